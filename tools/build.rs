@@ -1,5 +1,5 @@
-//! Builds the core tools for WASI and names their modules to the crate; makes the client of the shell sidecar
-//! from the protocol that the daemon has.
+//! Builds the core tools for WASI, passes the paths of their modules to the crate, and generates the client
+//! of the shell sidecar from the daemon's protocol files.
 //!
 //! `PORTCULLIS_GUESTS_DIR` names a folder with prebuilt guests instead, for packagers.
 
@@ -33,8 +33,8 @@ fn main() {
             continue;
         }
         nested::rerun_if_sources_change(&module);
-        // A copy of our own: a module that is newer than the start of this script would have cargo run the script,
-        // and compile this crate, once more.
+        // Copy the module into `OUT_DIR`: a module newer than the start of this script would make cargo run
+        // the script, and compile this crate, once more.
         let own = PathBuf::from(nested::required("OUT_DIR")).join(format!("{name}.wasm"));
         if let Err(error) = fs::copy(&module, &own) {
             nested::fail(&format!("cannot copy `{}`: {error}", module.display()));
@@ -43,7 +43,8 @@ fn main() {
     }
 }
 
-/// The protocol is the daemon's; this crate may not depend on it, only speak to it.
+/// Generates the sidecar's client. The protocol belongs to the daemon; this crate speaks it but may not
+/// depend on the daemon.
 fn sidecar_client() {
     const PROTOCOL: &str = "../shell-daemon/proto";
     println!("cargo::rerun-if-changed={PROTOCOL}");

@@ -1,4 +1,4 @@
-//! Folders that are there whole or not at all.
+//! Folders that are made atomically: complete or not at all.
 
 use std::{
     fs::{self, DirBuilder},
@@ -9,11 +9,11 @@ use std::{
 
 use rustix::fs::{CWD, RenameFlags};
 
-/// Makes a folder complete under another name beside its place first, then moves it there: whoever finds it
-/// finds all of it. What is there already is never replaced, and what could not be completed is removed.
+/// Fills a folder under a temporary name beside its place, then renames it there, so that no process finds a
+/// part of it. An existing folder is never replaced, and an incomplete one is removed.
 ///
 /// # Errors
-/// Those of `fill`; `AlreadyExists` where something is there; what the system reports.
+/// The errors of `fill`; `AlreadyExists` if the place is taken; the system's errors.
 pub(crate) fn folder<E: From<io::Error>>(
     place: &Path,
     mode: u32,
@@ -27,7 +27,7 @@ pub(crate) fn folder<E: From<io::Error>>(
             .map_err(|errno| E::from(errno.into()))
     });
     if made.is_err() {
-        // Ours alone, and of no use to anybody.
+        // The unfinished folder is ours alone, so a failure to remove it is ignored.
         let _ = fs::remove_dir_all(&unfinished);
     }
     made

@@ -1,4 +1,4 @@
-//! The options. Their help texts are the manual, so they say what happens, not only what is wanted.
+//! The options. Their help texts are the manual, so they state the effects, not only the purpose.
 
 use std::path::PathBuf;
 
@@ -18,13 +18,13 @@ pub(crate) use serve::Serve;
 pub(crate) use shell_option::ShellOption;
 pub(crate) use tool::{Approve, Build, New, Revoke, Test, Tool, Try};
 
-/// The agent and the run that calls from the command line belong to.
+/// The agent and run of calls from the command line.
 pub(crate) const CLI_ID: &str = "cli";
 
-/// The agent that a model's calls belong to.
+/// The agent of a model's calls.
 pub(crate) const AGENT_ID: &str = "agent";
 
-/// How many rows `audit log` shows.
+/// The number of rows that `audit log` shows by default.
 const DEFAULT_LIMIT: usize = 50;
 
 /// A tool runtime for AI agents: decides, confines, records.

@@ -1,4 +1,4 @@
-//! What a client's configuration must say to start this server: `serve --print-config`.
+//! The configuration by which a client starts this server: `serve --print-config`.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -26,17 +26,17 @@ pub(crate) enum ConfigClient {
     Zed,
 }
 
-/// A way to start the server.
+/// A command that starts the server.
 #[derive(Debug)]
 pub(crate) struct Launch {
-    /// The program, absolute.
+    /// The absolute path of the program.
     pub(crate) program: PathBuf,
     /// Its arguments.
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// The text for the client's configuration file, with a newline at its end; none if a path is no text, which no such
-/// file can say.
+/// The text for the client's configuration file, with a final newline; none if a path is not UTF-8, because
+/// such a file can hold only text.
 pub(crate) fn snippet(client: ConfigClient, launch: &Launch) -> Option<String> {
     let command = launch.program.to_str()?;
     let arguments: Vec<&str> =
@@ -59,7 +59,7 @@ pub(crate) fn snippet(client: ConfigClient, launch: &Launch) -> Option<String> {
 }
 
 fn toml(command: &str, arguments: &[&str]) -> String {
-    // A JSON string is a basic string of TOML, but for one control character that JSON leaves as it is.
+    // A JSON string is a TOML basic string, except that JSON does not escape U+007F.
     let quoted = |text: &str| Value::from(text).to_string().replace('\u{7f}', "\\u007f");
     let arguments: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
     format!("[mcp_servers.portcullis]\ncommand = {}\nargs = [{}]\n", quoted(command), arguments.join(", "))

@@ -1,5 +1,5 @@
-//! What keeps a command from giving its answer. For the operator, who sees the whole chain; what a tool
-//! reports is not an error of the command line but its answer.
+//! Errors that keep a command from its answer. For the operator, who sees the whole chain. A tool's own error
+//! is an answer, not an error of the command line.
 
 use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
@@ -19,22 +19,22 @@ pub(crate) use author::AuthorError;
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;
 
-/// The exit code where something that is needed is not to be had.
+/// The exit code if a required part is unavailable.
 const UNAVAILABLE: u8 = 5;
 
 /// Why a command has no answer.
 #[derive(Debug, Error)]
 pub(crate) enum CliError {
-    /// No registry could be put together, or no policy be loaded.
+    /// No registry could be assembled, or no policy loaded.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
     /// The workspace cannot be made or found.
     #[error("cannot use the workspace `{}`", path.display())]
     Workspace { path: PathBuf, source: io::Error },
-    /// There is no place to keep state in.
+    /// There is no folder for state.
     #[error("there is no place for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
     NoState,
-    /// A running sidecar is named, and not what it wants to be told.
+    /// A running sidecar is named without its token file.
     #[error("--shell unix:PATH needs --shell-token-file FILE: the file that the sidecar was started with")]
     ShellToken,
     /// The arguments of a call cannot be read.
@@ -52,13 +52,13 @@ pub(crate) enum CliError {
         #[from]
         source: ApproveError,
     },
-    /// What is approved cannot be changed.
+    /// The approval cannot be changed.
     #[error("what is approved stays as it was")]
     Pin {
         #[from]
         source: PinError,
     },
-    /// The model cannot be asked as the options say.
+    /// The options for the model cannot be used.
     #[error("cannot ask the model")]
     Provider {
         #[from]
@@ -67,7 +67,7 @@ pub(crate) enum CliError {
     /// The operator's instructions to the model cannot be read.
     #[error("cannot read the instructions in `{}`", path.display())]
     Instructions { path: PathBuf, source: io::Error },
-    /// The demonstration has no place.
+    /// The folder of the demonstration cannot be made.
     #[error("cannot prepare the demonstration")]
     Demo { source: io::Error },
     /// A tool's crate cannot be made, built or tried.
@@ -79,7 +79,7 @@ pub(crate) enum CliError {
     /// No client can be served.
     #[error(transparent)]
     Mcp(#[from] McpError),
-    /// The async runtime or the signals cannot be had.
+    /// The async runtime, a thread or a signal handler cannot be set up.
     #[error("cannot start")]
     Start { source: io::Error },
     /// The answer cannot be encoded.
@@ -91,7 +91,7 @@ pub(crate) enum CliError {
 }
 
 impl CliError {
-    /// What the process exits with.
+    /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         let code = match self {
             Self::Bootstrap(
@@ -119,8 +119,8 @@ impl CliError {
         ExitCode::from(code)
     }
 
-    /// The error with its causes, one a line. The faults of a policy stand each at the beginning of its
-    /// line, as editors and CI systems expect places to.
+    /// The error with its causes, one per line. Each fault of a policy begins its line, as editors and CI
+    /// systems expect.
     pub(crate) fn report(&self) -> String {
         if let Self::Bootstrap(BootstrapError::Policy(faults)) = self {
             return format!("error: the policy cannot be used\n{faults}\n");
@@ -131,7 +131,7 @@ impl CliError {
     }
 }
 
-/// The causes of an error, each on a line of its own.
+/// The causes of an error, one per line.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = String::new();
     let mut cause = error.source();
@@ -140,7 +140,7 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
         let said = error.to_string();
         let mut lines = said.lines();
         let _ = writeln!(text, "  caused by: {}", lines.next().unwrap_or_default());
-        // A cause of several lines stays below its own, so that none of them passes for one of ours.
+        // Indent further lines of a cause, so that none can pass for one of ours.
         lines.for_each(|line| {
             let _ = writeln!(text, "    {}", line.trim_end());
         });

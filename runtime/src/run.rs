@@ -1,4 +1,4 @@
-//! From the words of the command line to an exit code: parse, dispatch, report.
+//! From command-line arguments to an exit code: parse, dispatch, report.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -17,38 +17,38 @@ use crate::{
     output::stream,
 };
 
-/// The variable that says what is logged to standard error, in the syntax of `tracing_subscriber`.
+/// The variable with the log filter for standard error, in the syntax of `tracing_subscriber`.
 const LOG_VARIABLE: &str = "PORTCULLIS_LOG";
 
-/// Runs one command, program name first, and tells what the process should exit with.
+/// Runs one command (`args` with the program name first) and returns the exit code.
 ///
 /// 0: done. 1: failed. 2: wrong usage, or a policy that cannot be used. 3: denied. 4: timed out.
 /// 5: unavailable.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // Not a command: this program, started by itself as a session of a shell, or as what holds sessions.
+    // Not a command: the program started itself as a shell session, or as the sidecar.
     let sidecar =
         portcullis_shell_daemon::enter_if_session().or_else(portcullis_shell_daemon::enter_if_embedded);
     if let Some(code) = sidecar {
         return code;
     }
-    // What makes clearing a guest's memory cheaper is a file of this process below `/proc`, which an ordinary user's
-    // process cannot open any more once it is concealed. It is opened once and stays open.
+    // Open `/proc/self/pagemap` first, which makes clearing a guest's memory cheaper: once the process is
+    // concealed, an ordinary user's process cannot open it any more. It is opened once and stays open.
     let _is_there = HostWasmToolRunner::has_pagemap_scan();
     if let Err(error) = conceal_memory() {
         stream::tell(&format!("error: this process's memory cannot be concealed: {}\n", chain(&error)));
         return ExitCode::FAILURE;
     }
     let args: Vec<OsString> = args.into_iter().collect();
-    // Not a command: this program, started by itself to compile a module from outside.
+    // Not a command: the program started itself to compile a module from outside.
     if is_compiler(&args) {
         return compile_from_stdin(&args);
     }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers, the rest is not; clap knows which stream is whose. Nobody
-            // is left to tell if the stream is gone.
+            // Help and version are answers, the rest are errors; clap picks the stream. Ignore write errors:
+            // there is no stream left to report them on.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -64,10 +64,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// What a server logs by default: not what the protocol's library warns of, since a client decides how often.
+/// A server's default log filter. It leaves out the protocol library's warnings, because a client decides how
+/// often they occur.
 const SERVER_LOG: &str = "warn,rmcp=error";
 
-/// Starts the log. A second call in one process changes nothing.
+/// Starts the log. A second call in one process has no effect.
 fn log_to_stderr(command: &Command) {
     let colours = if stream::stderr_is_terminal() { Colours::Shown } else { Colours::Left };
     let builder = tracing_subscriber::fmt()
@@ -85,9 +86,9 @@ fn log_to_stderr(command: &Command) {
         _ if matches!(command, Command::Serve(_)) => {
             builder.with_env_filter(EnvFilter::new(SERVER_LOG)).try_init()
         }
-        // The default without the filter's machinery, which every start would pay for.
+        // The default level without a filter, which would slow down every start.
         _ => builder.with_max_level(LevelFilter::WARN).try_init(),
     };
-    // Only where a program runs several commands in one process.
+    // Fails only if a program runs several commands in one process.
     let _ = started;
 }

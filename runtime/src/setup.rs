@@ -1,4 +1,4 @@
-//! What a registry is put together from, as the common options say it.
+//! Assembles registries from the common options.
 
 use std::{
     ffi::OsString,
@@ -23,20 +23,20 @@ use crate::{
     workspace,
 };
 
-/// How long a start may take before a person at a terminal is told why.
+/// How long a start may take before a person at a terminal is told the reason.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// How many characters of the workspace's digest name its state folder.
+/// The length of the workspace's hash in the name of its state folder.
 const WORKSPACE_HASH_CHARS: usize = 16;
 
-/// The envelope that the options describe. Nothing is made.
+/// The envelope for the options. It makes no files.
 pub(crate) fn envelope(common: &Common) -> Result<RunnerBootstrapEnvelope, CliError> {
     if matches!(common.shell, ShellOption::Socket(_)) && common.shell_token_file.is_none() {
         return Err(CliError::ShellToken);
     }
     let failed = |source| CliError::Workspace { path: common.workspace.clone(), source };
     let workspace = real_path(&common.workspace).map_err(failed)?;
-    // Otherwise the first thing that is looked for in it would be blamed.
+    // Check here: otherwise the first file that is read in it would be blamed.
     if workspace.metadata().is_ok_and(|found| !found.is_dir()) {
         let what = "it is a file, and a workspace is a folder";
         return Err(failed(io::Error::new(io::ErrorKind::NotADirectory, what)));
@@ -63,8 +63,8 @@ pub(crate) fn envelope_with(common: &Common, modules: Modules) -> Result<RunnerB
     Ok(envelope)
 }
 
-/// The runtime of one command: one thread. Guests have threads of their own, native tools those that may
-/// block.
+/// The single-threaded runtime of a command. Guests have their own threads; native tools run on blocking
+/// threads.
 pub(crate) fn runtime() -> Result<Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -72,7 +72,7 @@ pub(crate) fn runtime() -> Result<Runtime, CliError> {
         .map_err(|source| CliError::Start { source })
 }
 
-/// The registry of an envelope, with a workspace that is ready to be used, whose commands run there.
+/// The registry of an envelope, with a prepared workspace. Commands run at `shell`.
 ///
 /// # Cancellation
 /// Dropping the future stops what it started.
@@ -85,7 +85,7 @@ pub(crate) async fn registry(
     Ok(runtime_builder(envelope).await?.shell(shell).build()?)
 }
 
-/// A registry to look at under a policy, without the workspace's folders.
+/// A registry that is only described, under a policy, without the workspace's folders.
 ///
 /// # Cancellation
 /// As [`registry`].
@@ -97,7 +97,7 @@ pub(crate) async fn described(
     Ok(describing_builder(envelope, files).await?.build()?)
 }
 
-/// As [`registry`], under policy texts that were found before.
+/// As [`registry`], with policy texts that were read before.
 ///
 /// # Cancellation
 /// As there.
@@ -111,16 +111,16 @@ pub(crate) async fn registry_under(
     Ok(runtime_builder_with(envelope, files).await?.shell(shell).build()?)
 }
 
-/// Tells a waiting person why nothing happens, unless it is dropped soon.
+/// Tells a waiting person the reason of a slow start, unless it is dropped in time.
 struct Notice {
-    /// Its end is what the thread waits for.
+    /// Dropping it tells the thread that the start is done.
     _done: mpsc::Sender<()>,
 }
 
 impl Notice {
     fn start() -> Self {
         let (done, waiting) = mpsc::channel::<()>();
-        // Without a thread nobody is told, which is no reason not to go on.
+        // Without the thread the notice is missing; the start goes on.
         let _ = std::thread::Builder::new().name("portcullis-notice".to_owned()).spawn(move || {
             if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 stream::tell("compiling tools; this happens once for each module\n");
@@ -130,20 +130,20 @@ impl Notice {
     }
 }
 
-/// Where state lies: `$XDG_STATE_HOME`, which counts only if it is absolute, else `$HOME/.local/state`.
+/// The base of state folders: `$XDG_STATE_HOME` if it is absolute, else `$HOME/.local/state`.
 fn state_base(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".local/state")))
 }
 
-/// A short name for a workspace.
+/// A short hash of a workspace's path.
 fn workspace_hash(workspace: &Path) -> String {
     let mut name = hex::encode(Sha256::digest(workspace.as_os_str().as_encoded_bytes()));
     name.truncate(WORKSPACE_HASH_CHARS);
     name
 }
 
-/// The real path of a folder that need not exist yet: links of the part that does are resolved.
+/// The real path of a folder that need not exist: links in its existing part are resolved.
 pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     let mut missing = Vec::new();

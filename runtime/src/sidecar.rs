@@ -1,4 +1,4 @@
-//! The shell sidecar of a command: which one the options name, and how this very program becomes one.
+//! The shell sidecar of a command: which one the options name, and how this program becomes one.
 
 use std::{
     io::{self, Write as _},
@@ -17,11 +17,11 @@ use portcullis_types::ShellPosture;
 
 use crate::cli::{Common, ShellOption};
 
-/// This very program, also where its file was replaced meanwhile: it compiles modules from outside, and is the
-/// sidecar of its shell.
+/// The path of this program, valid even if its file was replaced. The program compiles modules from outside,
+/// and is the sidecar of its shell.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";
 
-/// Where commands run.
+/// The place of the shell that the options name.
 pub(crate) fn place(common: &Common) -> ShellPlace {
     match &common.shell {
         ShellOption::Own => ShellPlace::Own(Arc::new(OwnSidecar::new(OURSELVES))),
@@ -29,20 +29,20 @@ pub(crate) fn place(common: &Common) -> ShellPlace {
         ShellOption::Off => ShellPlace::Nowhere,
         ShellOption::Socket(path) => ShellPlace::Socket {
             path: path.clone(),
-            // The options are not accepted without it.
+            // The options are refused without it.
             token_file: common.shell_token_file.clone().unwrap_or_default(),
         },
     }
 }
 
-/// Starts a `portcullis`, such as this program, as the shell sidecar of one process: the one that starts it.
+/// Starts a `portcullis` program, such as this one, as the private shell sidecar of the calling process.
 #[derive(Debug, Clone)]
 pub struct OwnSidecar {
     program: PathBuf,
 }
 
 impl OwnSidecar {
-    /// That program must hand its start to [`crate::run`], as the binary `portcullis` does.
+    /// `program` must pass its start to [`crate::run`], as the binary `portcullis` does.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into() }
@@ -54,7 +54,7 @@ impl StartSidecar for OwnSidecar {
         let SidecarTerms { policy, workspace, state, private, unconfined } = terms;
         let mut config = DaemonConfig::from_policy(policy, workspace.clone(), state.clone(), private.clone())
             .map_err(io::Error::other)?;
-        // This process is its only client, and shares its sessions out among the runs that it serves.
+        // This process is the only client, and shares the sessions among its runs.
         config.service.sessions_per_connection = config.service.sessions;
         if *unconfined {
             config.posture = PostureChoice::Exactly(ShellPosture::None);
@@ -69,7 +69,8 @@ impl StartSidecar for OwnSidecar {
             .arg(EMBEDDED_ENTRY)
             .env_clear()
             .current_dir("/")
-            // Not a terminal's signals are its end, but ours: calls that are given up have a time to end.
+            // A process group apart: a terminal's signals must not reach the sidecar, since cancelled calls
+            // still have time to end. It ends when we do.
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
@@ -81,7 +82,7 @@ impl StartSidecar for OwnSidecar {
     }
 }
 
-/// What nobody guesses: 256 random bits.
+/// An unguessable token: 256 random bits.
 fn token() -> io::Result<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! Asks the person at the terminal: shows the call in full and what it may touch, and takes a clear yes
-//! for a yes.
+//! Asks the person at the terminal: shows the call in full with its grant, and approves only after a clear
+//! yes.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,30 +14,30 @@ use rustix::{
 };
 use tokio::sync::Mutex;
 
-/// The longest answer that is read.
+/// The longest answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 4096;
 
-/// How wide a terminal is taken for that does not know: narrow enough for any.
+/// The width of a terminal that does not report one: narrow enough for any.
 const UNKNOWN_COLUMNS: usize = 40;
 
-/// What follows the question.
+/// The line after the question.
 const HOW_TO_ANSWER: &str = "Approve? y = yes, n = no; any other text is a no with that reason: ";
 
-/// What follows it where a yes may hold for more than this call.
+/// The same, if an approval may hold for further calls.
 const HOW_TO_ANSWER_ONCE_OR_FOR_ALL: &str = "Approve? y = yes, s = yes, for each call of this tool that may touch \
      the same, until this program ends, n = no; any other text is a no with that reason: ";
 
-/// The person at the terminal.
+/// The approver at the terminal.
 #[derive(Debug)]
 pub(crate) struct TerminalApprover {
-    /// One question at a time: calls that run beside each other may ask at once.
+    /// One question at a time: concurrent calls may ask at once.
     terminal: Mutex<File>,
     approvals: SessionApprovals,
 }
 
 impl TerminalApprover {
-    /// The terminal of this process, where a person sits at it: standard input or standard error is one. A
-    /// program whose streams all lead elsewhere is not a person, even if it was started from a terminal.
+    /// The terminal of this process, if standard input or standard error is one. A program whose streams all
+    /// lead elsewhere has no person, even if it was started from a terminal.
     pub(crate) fn find() -> Option<Self> {
         if !io::stdin().is_terminal() && !io::stderr().is_terminal() {
             return None;
@@ -62,7 +62,7 @@ impl Approver for TerminalApprover {
         let (Ok(terminal), Ok((over, _asking))) = (terminal.try_clone(), io::pipe()) else {
             return no_answer();
         };
-        // The thread waits for a person, and no longer than this future: `_asking` is closed with it.
+        // The thread ends with this future: dropping `_asking` closes the pipe that it polls.
         let asked = tokio::task::spawn_blocking(move || ask(terminal, &over, &question));
         match asked.await {
             Ok(Ok(Some(line))) if may_keep && is_for_all(&line) => {
@@ -75,16 +75,16 @@ impl Approver for TerminalApprover {
     }
 }
 
-/// How wide a terminal is.
+/// The width of a terminal.
 fn columns(terminal: &File) -> usize {
     let columns = tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { UNKNOWN_COLUMNS } else { columns }
 }
 
-/// Asks, and gives the line that answers; none when nobody wants it any more, and then what is typed next is left to
-/// the next question.
+/// Asks, and returns the line of the answer. None if the question was dropped; then the next line that is
+/// typed is left to the next question.
 fn ask(mut terminal: File, over: &PipeReader, question: &str) -> io::Result<Option<String>> {
-    // What was typed before the question was no answer to it.
+    // Discard input that was typed before the question.
     tcflush(&terminal, QueueSelector::IFlush)?;
     terminal.write_all(question.as_bytes())?;
     let mut awaited = [PollFd::new(&terminal, PollFlags::IN), PollFd::new(over, PollFlags::IN)];
@@ -96,13 +96,13 @@ fn ask(mut terminal: File, over: &PipeReader, question: &str) -> io::Result<Opti
     if !awaited[1].revents().is_empty() {
         return Ok(None);
     }
-    // A terminal has something to read when there is a whole line.
+    // A terminal becomes readable with a whole line.
     let mut line = String::new();
     BufReader::new(terminal.take(MAX_ANSWER_BYTES)).read_line(&mut line)?;
     Ok(Some(line))
 }
 
-/// Only a clear yes is a yes; what is neither yes nor no is a no with a reason.
+/// Only a clear yes approves. Text that is neither yes nor no denies, with that reason.
 fn understand(line: &str) -> ApprovalAnswer {
     let answer = line.trim();
     match answer.to_ascii_lowercase().as_str() {
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal, and what a person has of it.
+    /// A terminal, and the person's end of it.
     fn terminal() -> (TerminalApprover, File) {
         let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_to_the_question_that_is_asked_and_not_to_one_whose_time_is_over() {
+    fn an_answer_goes_to_the_open_question_not_to_an_expired_one() {
         let (approver, mut person) = terminal();
         let request = portcullis_testing::registries::approval_request();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -151,14 +151,14 @@ mod tests {
         let answering = std::thread::spawn(move || {
             let mut screen = person.try_clone().expect("cloned");
             let mut seen = Vec::new();
-            // Both questions, up to the words after which the person types.
+            // Reads both questions, then types the answer.
             while String::from_utf8_lossy(&seen).matches("any other text is a no").count() < 2 {
                 let mut piece = [0; 1];
                 screen.read_exact(&mut piece).expect("shown");
                 seen.extend(piece);
             }
             person.write_all(b"y\n").expect("typed");
-            // It stays open until the answer is read.
+            // Keep it open until the answer is read.
             person
         });
         assert_eq!(runtime.block_on(approver.decide(&request)), ApprovalAnswer::Approve);

@@ -1,4 +1,4 @@
-//! The first use of a workspace: the folder, and a text that tells a person what it is.
+//! The first use of a workspace: makes the folder, and a text that explains it.
 
 use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::Path};
 
@@ -7,7 +7,7 @@ use portcullis_types::RunnerBootstrapEnvelope;
 
 use crate::{atomic_dir, error::CliError};
 
-/// The mount that gets the text.
+/// The mount whose folder gets the text.
 const SHARED: &str = "shared";
 
 /// The text.
@@ -26,16 +26,16 @@ Try:
     portcullis audit log
 ";
 
-/// Makes the folder of the mount `shared` with its text, where there is none yet. What is there is left as
-/// it is, text or no text.
+/// Makes the folder of the mount `shared` with its text, unless it exists. An existing folder is left
+/// unchanged, with or without the text.
 pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError> {
     let workspace = &envelope.workspace;
-    // The usual case, without a look at the policy.
+    // The usual case, without reading the policy.
     if workspace.join(SHARED).symlink_metadata().is_ok() {
         return Ok(());
     }
-    // A policy may have another folder under that name, or none; and one that cannot be used should leave
-    // nothing behind.
+    // A policy may map the mount to another folder, or have none. Load it first, so that an unusable policy
+    // leaves nothing behind.
     let policy = PolicyFiles::find(envelope)?.load(envelope.sandbox_tier)?;
     let Some(mount) = policy.mounts().iter().find(|mount| mount.name.as_str() == SHARED) else {
         return Ok(());
@@ -45,8 +45,8 @@ pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError
         .map_err(|source| CliError::Workspace { path: workspace.clone(), source })
 }
 
-/// Makes the folders of the other mounts as well, so that none is missing where one is there: that is told, later. What
-/// cannot be made here is left to the registry, which goes step by step.
+/// Makes the folders of the other mounts too, since a missing one would be reported later. Errors are
+/// ignored: the registry makes or reports the rest.
 fn make_others(workspace: &Path, mounts: &[MountSpec]) {
     let plain = mounts.iter().filter(|mount| mount.name.as_str() != SHARED && !mount.folder.contains('/'));
     if fs::create_dir_all(workspace).is_ok() {
@@ -56,7 +56,7 @@ fn make_others(workspace: &Path, mounts: &[MountSpec]) {
     }
 }
 
-/// Makes the folder whole: of two processes that start at once, neither finds it without the text.
+/// Makes the folder atomically: if two processes start at once, neither finds it without the text.
 fn make(folder: &Path) -> io::Result<()> {
     if folder.symlink_metadata().is_ok() {
         return Ok(());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_goes_to_the_mount_and_a_bad_policy_leaves_nothing_behind() {
+    fn the_text_goes_to_the_mount_and_a_bad_policy_leaves_nothing() {
         let root = tempfile::tempdir().expect("a folder");
         let envelope = envelope(root.path());
         let policy = root.path().join("policy.toml");

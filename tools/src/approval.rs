@@ -1,4 +1,5 @@
-//! Approvals: what a caller wants asked, who is asked, and what exactly an answer is bound to.
+//! Approvals: which calls a caller wants asked about, the approver that is asked, and the binding of an
+//! answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +20,7 @@ pub use session::SessionApprovals;
 /// How long an approver may take before the answer counts as no: 5 minutes.
 pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// What a caller wants done with a call, beside what the policy file says; the stricter of both holds.
+/// A caller's approval policy for a call, beside the policy file; the stricter of both holds.
 pub trait ApprovalPolicy: Send + Sync {
     /// Decides on one call whose arguments are valid. Called once per call, on an executor thread.
     fn decide(&self, tool: &ToolFacts, arguments: &Value) -> ApprovalRule;
@@ -28,9 +29,9 @@ pub trait ApprovalPolicy: Send + Sync {
 /// The answer of an [`ApprovalPolicy`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalRule {
-    /// Nothing beyond the policy file.
+    /// Adds nothing to the policy file.
     Allow,
-    /// Somebody is asked.
+    /// An approver is asked.
     Ask,
     /// The call is refused.
     Deny {
@@ -39,18 +40,18 @@ pub enum ApprovalRule {
     },
 }
 
-/// Somebody who can be asked: a person at a terminal, a client, a program.
+/// An approver of calls: a person at a terminal, a client, a program.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Answers one request. Called once per request, after policy and paths are checked and before
-    /// anything has happened. A panic, or no answer within [`APPROVAL_TIMEOUT`], is a no.
+    /// Answers one request. Called once per request, after policy and paths are checked and before the call
+    /// has any effect. A panic, or no answer within [`APPROVAL_TIMEOUT`], counts as no.
     ///
     /// # Cancellation
     /// Dropped when the call is cancelled.
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer;
 }
 
-/// What an approver is asked.
+/// The question to an approver.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
@@ -66,36 +67,37 @@ pub struct ApprovalRequest {
     pub tier: SafetyTier,
     /// Whether the tool runs outside the sandbox.
     pub unconfined: bool,
-    /// The arguments' JSON text, in full. Show it with [`escape_for_display`](portcullis_types::escape_for_display): it
-    /// may hold anything.
+    /// The arguments' JSON text, in full. It may hold anything: show it with
+    /// [`escape_for_display`](portcullis_types::escape_for_display).
     pub arguments: String,
-    /// What the call may touch.
+    /// The grant of the call.
     pub grant: Grant,
-    /// What each step of the call may touch, where it is an operation that is made of steps: then its own grant
-    /// holds nothing.
+    /// What each step of the call may touch, if the call is an operation made of steps. The operation's own
+    /// grant is then empty.
     pub steps: Vec<StepGrant>,
-    /// The policy in force, by its digest, module hashes included: an approval that is kept for further calls holds
-    /// under this one only.
+    /// The digest of the policy in force, module hashes included. An approval kept for further calls holds
+    /// under this digest only.
     pub policy_digest: String,
-    /// What an approval is bound to: SHA-256 over tool, arguments, grants and policy digest.
+    /// The hash that an approval is bound to: SHA-256 over tool, arguments, grants and policy digest.
     pub binding: String,
 }
 
-/// What a step of an operation may touch.
+/// The grant of one step of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StepGrant {
     /// The step's name, as in the policy.
     pub step: String,
-    /// What it may touch. No other step holds it at the same time.
+    /// Its grant. No other step holds it at the same time.
     pub grant: Grant,
 }
 
-/// What an approver answers.
+/// The answer of an approver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalAnswer {
-    /// Yes, to exactly this.
+    /// Yes, to exactly this request.
     Approve,
-    /// Yes, with other arguments; these are checked like new ones, and asked about again if need be.
+    /// Yes, with other arguments. The call is checked again with them, and the approver is asked again if the
+    /// policy asks.
     ApproveWith {
         /// The JSON text of the arguments.
         arguments: String,
@@ -107,7 +109,7 @@ pub enum ApprovalAnswer {
     },
 }
 
-/// Says yes to everything: for an operator who has read the call, as with `portcullis call --approve`.
+/// Approves every request: for an operator who has read the call, as with `portcullis call --approve`.
 #[derive(Debug, Clone, Copy)]
 pub struct ApproveAll;
 
@@ -118,14 +120,14 @@ impl Approver for ApproveAll {
     }
 }
 
-/// Why an approval was not given, though somebody was there to be asked.
+/// A missing approval, though an approver was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotApproved {
     pub(crate) code: DenialCode,
     pub(crate) reason: Option<String>,
 }
 
-/// Asks, and makes a no of everything that is not a clear yes.
+/// Asks the approver. Anything but a clear yes is a refusal.
 pub(crate) async fn ask(
     approver: Option<&Arc<dyn Approver>>,
     request: &ApprovalRequest,
@@ -136,7 +138,7 @@ pub(crate) async fn ask(
     let asked = spawn::apart(async move { approver.decide(&request).await });
     match tokio::time::timeout(APPROVAL_TIMEOUT, asked).await {
         Err(_elapsed) => no(DenialCode::ApprovalTimedOut, None),
-        // It panicked.
+        // The approver panicked.
         Ok(None) => no(DenialCode::ApprovalUnavailable, None),
         Ok(Some(ApprovalAnswer::Approve)) => Ok(None),
         Ok(Some(ApprovalAnswer::ApproveWith { arguments })) => Ok(Some(arguments)),
@@ -147,7 +149,7 @@ pub(crate) async fn ask(
 /// The hash that an approval is bound to.
 ///
 /// # Errors
-/// `internal` if the grant has no JSON text: then nobody can be asked about it.
+/// `internal` if the grant cannot be written as JSON: then no approver can be asked about it.
 pub(crate) fn binding(
     tool: &str,
     arguments: &str,

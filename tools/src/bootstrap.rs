@@ -1,6 +1,6 @@
-//! [`runtime_builder_with`]: the one place where a registry with a sandbox is put together (specification 004,
-//! "Registration"). [`bootstrap_runtime_tools`] is the whole of it in one call, for a program that adds nothing;
-//! the command line adds the place of its shell.
+//! [`runtime_builder_with`]: the one place that assembles a registry with a sandbox (specification 004,
+//! "Registration"). [`bootstrap_runtime_tools`] does it in one call, for a program that adds no tools; the
+//! command line adds the place of its shell.
 
 use std::{
     fs::{File, OpenOptions},
@@ -38,19 +38,19 @@ static CORE_MODULES: [(&str, &[u8]); 2] = [
 /// The module with the steps of `vault_copyto`.
 static VAULT_STEPS: &[u8] = include_bytes!(concat!(env!("PORTCULLIS_VAULT_TOOLS"), ""));
 
-/// The file in a workspace that may take away from the operator's policy.
+/// The overlay in a workspace, which may only restrict the operator's policy.
 pub const OVERLAY_FILE: &str = "portcullis.toml";
 
 /// The largest policy file: 1 MiB.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
 
-/// Puts a registry together: policy, state, mounts, runner, core tools, native tools.
+/// Assembles a registry: policy, state, mounts, runner, core tools, native tools.
 ///
 /// # Errors
-/// [`BootstrapError`] for whatever cannot be had; nothing is registered by half.
+/// [`BootstrapError`] if a part is missing or unusable; a partial registry is never returned.
 ///
 /// # Cancellation
-/// Dropping the future stops what it started.
+/// Dropping the future stops the modules that it started.
 pub async fn bootstrap_runtime_tools(
     envelope: &RunnerBootstrapEnvelope,
 ) -> Result<ToolRegistry, BootstrapError> {
@@ -68,7 +68,7 @@ pub async fn runtime_builder(envelope: &RunnerBootstrapEnvelope) -> Result<Regis
     runtime_builder_with(envelope, &PolicyFiles::find(envelope)?).await
 }
 
-/// As [`runtime_builder`], under policy texts that were found before, and perhaps changed since.
+/// As [`runtime_builder`], with policy texts that were read before and possibly edited since.
 ///
 /// # Errors
 /// As there.
@@ -82,8 +82,8 @@ pub async fn runtime_builder_with(
     build_from(envelope, files, MountsOf::Workspace).await
 }
 
-/// As [`runtime_builder_with`], to look at and not to call: without the workspace's mounts, so that nothing is made but
-/// state.
+/// As [`runtime_builder_with`], for a registry that is only described, not called: without the workspace's
+/// mounts, so that only the state folder is made.
 ///
 /// # Errors
 /// As there.
@@ -97,7 +97,7 @@ pub async fn describing_builder(
     build_from(envelope, files, MountsOf::Nowhere).await
 }
 
-/// Where tools find their mounts.
+/// The source of the mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MountsOf {
     Workspace,
@@ -123,7 +123,7 @@ async fn build_from(
     let private = PrivatePaths {
         state: Some(envelope.state.clone()),
         policy: files.operator.path.clone(),
-        // A tool that could write there would be the next start's module.
+        // A tool with write access there could plant a module for the next start.
         modules: folder.clone(),
         overlay: files.overlay.as_ref().and_then(|overlay| overlay.path.clone()),
     };
@@ -171,7 +171,7 @@ fn shell_place(envelope: &RunnerBootstrapEnvelope) -> ShellPlace {
     }
 }
 
-/// Adds a module that was named. Without it there is no start.
+/// Adds a named module. If it fails, so does the start.
 async fn add_named(builder: &mut RegistryBuilder, path: &Path) -> Result<(), BootstrapError> {
     let name = path.display().to_string();
     let added = match read_file(path) {
@@ -181,8 +181,8 @@ async fn add_named(builder: &mut RegistryBuilder, path: &Path) -> Result<(), Boo
     added.map_err(|source| BootstrapError::Module { name, source })
 }
 
-/// Adds the modules of the folder, one at a time: no more than one is in memory. One that cannot be used
-/// hides no other.
+/// Adds the modules of the folder one at a time, so that only one is in memory. An unusable module does not
+/// stop the others.
 async fn add_found(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
     for name in folder.names() {
         let added = match name {
@@ -210,7 +210,7 @@ fn requirement(policy: &WorkspaceSecurityPolicy, layer: KernelLayer) -> Requirem
     if required { Requirement::Required } else { Requirement::Waived }
 }
 
-/// The policy's texts and where they come from.
+/// The policy's texts and their sources.
 #[derive(Debug, Clone)]
 pub struct PolicyFiles {
     operator: Source,
@@ -229,16 +229,16 @@ impl PolicyFiles {
     /// `$XDG_CONFIG_HOME/portcullis/portcullis.toml`, else the shipped default) and the workspace's overlay.
     ///
     /// # Errors
-    /// [`BootstrapError::PolicyFile`] for one that is there and cannot be read;
-    /// [`BootstrapError::UntrustedPolicy`] for an operator's that somebody else could change.
+    /// [`BootstrapError::PolicyFile`] for a file that exists and cannot be read;
+    /// [`BootstrapError::UntrustedPolicy`] for an operator's file that another user could change.
     pub fn find(envelope: &RunnerBootstrapEnvelope) -> Result<Self, BootstrapError> {
         let operator = match &envelope.policy {
             Some(path) => Source::read_trusted(path)?,
             None => Source::of_operator()?,
         };
-        // It comes with the workspace, whoever may write there, and takes away only.
+        // The overlay is not checked for trust: it comes with the workspace, and can only restrict.
         let overlay = match Source::read_if_there(&envelope.workspace.join(OVERLAY_FILE)) {
-            // The workspace is a file, which is said where it is opened.
+            // The workspace is a file; the error is reported where the workspace is opened.
             Err(BootstrapError::PolicyFile { source, .. })
                 if source.kind() == io::ErrorKind::NotADirectory =>
             {
@@ -253,30 +253,30 @@ impl PolicyFiles {
     /// has no workspace.
     ///
     /// # Errors
-    /// [`BootstrapError::PolicyFile`] for one that is there and cannot be read.
+    /// [`BootstrapError::PolicyFile`] for a file that exists and cannot be read.
     pub fn without_workspace() -> Result<Self, BootstrapError> {
         Ok(Self { operator: Source::of_operator()?, overlay: None })
     }
 
-    /// One file as the operator's policy, without any overlay, whoever could change it: to look at, not to obey. See
-    /// [`Self::untrusted`].
+    /// One file as the operator's policy, without an overlay and without the trust check: to show, not to
+    /// obey. See [`Self::untrusted`].
     ///
     /// # Errors
-    /// [`BootstrapError::PolicyFile`] when it cannot be read.
+    /// [`BootstrapError::PolicyFile`] if the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, BootstrapError> {
         Ok(Self { operator: Source::read(path)?, overlay: None })
     }
 
-    /// Why a start would not obey the operator's file, though it was read: somebody else could change it.
+    /// Why a start would refuse the operator's file although it was read: another user could change it.
     #[must_use]
     pub fn untrusted(&self) -> Option<TrustError> {
         trusted::open_file(self.operator.path.as_deref()?).err()
     }
 
-    /// Loads them.
+    /// Loads the policy from the texts.
     ///
     /// # Errors
-    /// [`BootstrapError::Policy`] with every fault that was found.
+    /// [`BootstrapError::Policy`] with every fault.
     pub fn load(&self, sandbox_tier: SandboxTier) -> Result<WorkspaceSecurityPolicy, BootstrapError> {
         Ok(WorkspaceSecurityPolicy::load(&LoadOptions {
             operator: PolicySource { name: &self.operator.name, text: &self.operator.text },
@@ -300,14 +300,14 @@ impl PolicyFiles {
         &self.operator.text
     }
 
-    /// The same files, with another text in the place of the operator's. No file is changed.
+    /// The same files, with another text in place of the operator's. The file on disk is not changed.
     #[must_use]
     pub fn with_operator_text(mut self, text: String) -> Self {
         self.operator.text = text;
         self
     }
 
-    /// Whether the operator's policy is a file, and which.
+    /// The path of the operator's policy, if it is a file.
     #[must_use]
     pub fn operator_path(&self) -> Option<&Path> {
         self.operator.path.as_deref()
@@ -349,7 +349,7 @@ impl Source {
         }
     }
 
-    /// Reads a file that is obeyed, from the descriptor that was judged.
+    /// Reads a file that is obeyed, from the same descriptor that the trust check judged.
     fn read_trusted(path: &Path) -> Result<Self, BootstrapError> {
         let failed = |source| BootstrapError::PolicyFile { path: path.to_owned(), source };
         let file = match trusted::open_file(path) {

@@ -1,5 +1,5 @@
-//! Puts a registry together from its parts. Front ends use [`crate::bootstrap_runtime_tools`]; this is what
-//! it uses, and what embedders with tools of their own use.
+//! Assembles a registry from its parts. [`crate::bootstrap_runtime_tools`], which front ends call, uses it;
+//! so do embedders with tools of their own.
 
 use std::{
     collections::BTreeMap,
@@ -34,13 +34,13 @@ use crate::{
 
 mod registration;
 
-/// The policy in force, and what it must know of each registered tool.
+/// The policy in force, and its facts about each registered tool.
 struct Known {
     policy: Arc<WorkspaceSecurityPolicy>,
     tools: BTreeMap<ToolName, ToolFacts>,
 }
 
-/// What a registry is built from. [`ToolRegistry::builder`] lists the defaults.
+/// Builder of a registry. [`ToolRegistry::builder`] lists the defaults.
 #[must_use]
 pub struct RegistryBuilder {
     policy: Option<WorkspaceSecurityPolicy>,
@@ -56,7 +56,7 @@ pub struct RegistryBuilder {
     outside: Vec<OutsideModule>,
     refused: Vec<RefusedModule>,
     shell: ShellPlace,
-    /// The host folder of the mounts, and other paths that none may touch; a registry without has no shell.
+    /// The host folder of the mounts, and paths that no mount may touch. Without them there is no shell.
     workspace: Option<(PathBuf, Vec<PathBuf>)>,
 }
 
@@ -81,27 +81,27 @@ impl RegistryBuilder {
         }
     }
 
-    /// Adds a tool of this process. It runs outside the sandbox, so the policy must enable it by name
-    /// (`[tools.NAME] enabled = true`), else its calls are denied. A tool written for another interface goes through
-    /// `IntoTool` of `portcullis-adapters` first.
+    /// Adds a native tool. It runs in this process, outside the sandbox, so the policy must enable it by name
+    /// (`[tools.NAME] enabled = true`), else its calls are denied. A tool written for another interface goes
+    /// through `IntoTool` of `portcullis-adapters` first.
     pub fn tool(self, tool: impl Tool + 'static) -> Self {
         self.shared_tool(Arc::new(tool))
     }
 
-    /// The same for a tool behind a pointer, as `IntoTool` of `portcullis-adapters` gives it.
+    /// Adds a native tool behind a pointer, as `IntoTool` of `portcullis-adapters` returns it.
     pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.natives.push((tool, ToolOrigin::Native));
         self
     }
 
-    /// Adds the shipped native tools: time, echo, arithmetic, and the one that always fails.
+    /// Adds the shipped native tools: time, echo, arithmetic, and `failing_tool`.
     pub fn default_tools(mut self) -> Self {
         let shipped = native::default_tools().into_iter();
         self.natives.extend(shipped.map(|tool| (tool, ToolOrigin::ShippedNative)));
         self
     }
 
-    /// Adds those of the shipped native tools that have one of these names, the ones that are there already excepted.
+    /// Adds the shipped native tools with these names, unless they are already added.
     pub fn shipped_tools(mut self, names: &[String]) -> Self {
         for tool in native::default_tools() {
             let name = tool.schema().name;
@@ -115,13 +115,13 @@ impl RegistryBuilder {
         self
     }
 
-    /// Adds the tools of a capability to the others, those that are there already excepted.
+    /// Adds the tools of a capability, unless they are already added.
     pub fn capability(mut self, capability: Capability) -> Self {
         self.capabilities.push(capability);
         self
     }
 
-    /// Adds a hook to those that every call passes, behind the others.
+    /// Adds a hook that every call passes, after the hooks added before.
     pub fn hook(mut self, hook: impl CallHook + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self
@@ -146,21 +146,23 @@ impl RegistryBuilder {
         self
     }
 
-    /// Lets the commands of `shell_exec` run there. Default: at the sidecar that the envelope names, else nowhere.
+    /// Sets where the commands of `shell_exec` run. Default: at the sidecar that the envelope names, else
+    /// nowhere.
     pub fn shell(mut self, place: ShellPlace) -> Self {
         self.shell = place;
         self
     }
 
-    /// The host folder that the mounts lie below, for a sidecar of our own. No mount may touch the `private`
-    /// host paths. Adds `shell_exec`. [`crate::runtime_builder`] has called it.
+    /// Sets the host folder above the mounts, for a sidecar of our own, and adds `shell_exec`. No mount may
+    /// touch the `private` host paths. [`crate::runtime_builder`] has called it.
     pub fn workspace(mut self, folder: impl Into<PathBuf>, private: Vec<PathBuf>) -> Self {
         self.workspace = Some((folder.into(), private));
         self
     }
 
-    /// Adds the tools of a module: it is loaded, asked what it has, and enters the policy's digest. One from
-    /// outside is compiled in a process of its own, unless an earlier start has compiled it.
+    /// Adds the tools of a module: loads it, asks for its declarations, and adds its hash to the policy's
+    /// digest. A module from outside is compiled in a separate process, unless an earlier start has compiled
+    /// it.
     ///
     /// # Errors
     /// [`BootstrapError::Wasm`] when it cannot be loaded or does not describe itself, or when
@@ -195,15 +197,15 @@ impl RegistryBuilder {
         Ok(())
     }
 
-    /// Adds a module that this program carries, and the operation that its tools are the steps of.
+    /// Adds an embedded module whose tools are the steps of an operation.
     pub(crate) async fn add_steps(&mut self, name: &str, wasm: &'static [u8]) -> Result<(), WasmError> {
         self.add_embedded(name, wasm).await?;
         self.steps.extend(self.modules.pop());
         Ok(())
     }
 
-    /// Loads a module from outside and asks what it has. Whether its tools are registered is decided when all
-    /// are known.
+    /// Loads a module from outside and asks for its declarations. Whether its tools are registered is decided
+    /// when all modules are known.
     pub(crate) async fn add_outside(
         &mut self,
         name: String,
@@ -217,7 +219,7 @@ impl RegistryBuilder {
         Ok(())
     }
 
-    /// Goes on without a module, and remembers why.
+    /// Notes a module that is refused, and why.
     pub(crate) fn refuse(&mut self, name: impl Into<String>, error: ModuleError) {
         self.refused.push(RefusedModule { name: name.into(), error, tools: Vec::new() });
     }
@@ -258,10 +260,10 @@ impl RegistryBuilder {
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
         registration.output_read(&outputs, still_granted(Arc::clone(&known)))?;
-        // Last, so that every name of ours is taken before a stranger asks for one.
+        // Modules from outside come last: every name of ours is taken before they claim one.
         registration.outside(self.outside, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;
-        // Before anything is opened for calls: an entry that names no tool restricts none.
+        // Before anything is opened for calls: a misspelt entry would restrict no tool.
         let idle = policy.check_tools(&known_tools(&tools, &steps, &lock, &refused))?;
         tools.note_lost(lost(&tools, &lock, &refused));
 
@@ -272,7 +274,7 @@ impl RegistryBuilder {
         };
         let (audit, recovery) = AuditLog::open(&state, sync)?;
         tell(&recovery, &refused);
-        // Set when all are registered, and before any is called.
+        // Set after all tools are registered and before any is called.
         let facts = tools.iter().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
         let _ = known.set(Known { policy: Arc::clone(&policy), tools: facts.collect() });
         let host = Host {
@@ -319,8 +321,8 @@ fn default_state() -> Option<PathBuf> {
     Some(base.join("portcullis/in-process"))
 }
 
-/// Whether the policy in force would still give what a stored output was made with: the tool that made it
-/// may still be called, and would get every mount of that grant. A tool that is not here gets nothing.
+/// Whether the policy in force would still grant what a stored output was made with: its tool may still be
+/// called and would get every mount of that grant. A tool that is not registered gets nothing.
 fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
     Arc::new(move |stored| {
         let Some(Known { policy, tools }) = known.get() else { return false };
@@ -341,8 +343,8 @@ fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
     })
 }
 
-/// The names that entries of the policy may have: those of all tools here, of the steps, of what was approved, and of
-/// modules that are refused.
+/// The names that entries of the policy may have: all registered tools, the steps, approved tools, and the
+/// tools of refused modules.
 fn known_tools(tools: &ToolTable, steps: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> KnownTools {
     let mut known = KnownTools::shipped();
     for tool in tools.iter().chain(steps.iter()) {
@@ -356,14 +358,13 @@ fn known_tools(tools: &ToolTable, steps: &ToolTable, lock: &Lock, refused: &[Ref
     known
 }
 
-/// The tools that should be here and are not: those that were approved, and those of modules that are
-/// refused.
+/// The tools that should be here and are not: approved ones, and those of refused modules.
 fn lost(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> Vec<ToolName> {
     let names = lock.tools().chain(refused.iter().flat_map(|module| &module.tools));
     names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
 }
 
-/// Tells the operator what the last process left behind, and which modules are not used.
+/// Logs what recovery mended in the audit log, and which modules are refused.
 fn tell(recovery: &Recovery, refused: &[RefusedModule]) {
     for module in refused {
         let error = module.error() as &dyn std::error::Error;

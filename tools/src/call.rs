@@ -1,4 +1,4 @@
-//! Who makes a call, and on what terms.
+//! The caller of a call, and its terms.
 
 use std::{
     fmt,
@@ -25,39 +25,39 @@ pub fn new_call(tool: impl Into<String>, arguments: impl Into<String>) -> ToolCa
     ToolCall { id: random_id("call"), tool: tool.into(), arguments: arguments.into() }
 }
 
-/// An id that nobody guesses: a prefix and 128 random bits.
+/// An unguessable id: a prefix and 128 random bits.
 pub(crate) fn random_id(prefix: &str) -> String {
     let bits: u128 = rand::random();
     format!("{prefix}_{bits:032x}")
 }
 
-/// Takes what a guest wrote to its standard error. Called at most once for each try of a call, on the caller's
-/// side, before the result is there.
+/// Listener for a guest's standard error. Called at most once per try of a call, on the caller's side, before
+/// the result.
 pub type StderrFn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Who makes a call, and on what terms.
+/// The caller of a call, and its terms.
 ///
-/// [`Caller::new`] lists the defaults: nobody to ask, so what needs an approval is denied; no listeners; no
-/// deadline but the call's own.
+/// [`Caller::new`] lists the defaults: no approver, so calls that need an approval are denied; no listeners;
+/// no deadline but the call's own.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Caller {
-    /// The agent; rate limits, stored outputs and shell sessions are kept apart by it, unless it is
-    /// [a name that its bearer chose](Caller::named_by_itself).
+    /// The agent. Rate limits, stored outputs and shell sessions are kept apart by it, unless the client
+    /// [chose the name itself](Caller::named_by_itself).
     pub agent_id: String,
     /// The run; stored outputs and shell sessions are kept apart by it.
     pub run_id: String,
     /// The agent's space, if it has one.
     pub space_id: Option<String>,
-    /// What joins the calls of one operation.
+    /// The id that joins the calls of one operation.
     pub operation_id: Option<String>,
     /// Fires when the caller gives up.
     pub cancel: CancellationToken,
-    /// When the caller's turn ends; no call goes on after it, but hooks have a second more for its result.
+    /// When the caller's turn ends. No call runs past it; hooks get one second more for its result.
     pub turn_deadline: Option<Instant>,
-    /// What the caller wants asked or denied beyond the policy file. Default: nothing.
+    /// The caller's approval policy, beside the policy file. Default: none.
     pub approval_policy: Option<Arc<dyn ApprovalPolicy>>,
-    /// Who is asked. Default: nobody, which means deny.
+    /// The approver. Default: none, so calls that need an approval are denied.
     pub approver: Option<Arc<dyn Approver>>,
     /// Takes partial results.
     pub on_update: Option<ToolUpdateFn>,
@@ -65,29 +65,29 @@ pub struct Caller {
     pub on_progress: Option<ProgressFn>,
     /// Takes events.
     pub on_event: Option<EventFn>,
-    /// Takes what a guest wrote to its standard error, bounded, once it has ended: the message of a panic, the
-    /// cause of an `internal`. For a tool's author: it is a stranger's text and may name what no model should
-    /// read, so it belongs on the author's terminal, escaped, and in no result.
+    /// Takes a guest's standard error, bounded, after the guest has ended: the message of a panic, the cause
+    /// of an `internal`. It is for the tool's author: untrusted text that may name what a model must not
+    /// read. Show it escaped, on the author's terminal, and in no result.
     pub on_stderr: Option<StderrFn>,
-    /// The slot of the call that this one is made from.
+    /// The slot of the enclosing call, if a tool makes this call.
     pub(crate) slot: Option<CallSlot>,
     /// Set where the call is a step of an operation.
     pub(crate) step: Option<Step>,
-    /// Whether the agent's name is its bearer's own word.
+    /// Whether the client chose the agent's name itself.
     pub(crate) is_named_by_itself: bool,
 }
 
-/// Whose a rate or a shell session is.
+/// The owner of a rate or a shell session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
-    /// None where the name proves nothing.
+    /// None where the name proves nothing (see [`Caller::named_by_itself`]).
     pub(crate) agent: Option<Arc<str>>,
-    /// None where it is the same for all runs of the agent.
+    /// None where the owner is the agent across all runs.
     pub(crate) run: Option<Arc<str>>,
 }
 
-/// What sets a step of an operation apart from any other call. The operation was counted and, where that was
-/// needed, approved, with what its steps may touch in plain view; so a step is not asked about or counted again.
+/// Marks a call as a step of an operation. The operation was counted and, if needed, approved with the steps'
+/// grants in view; so a step is neither asked about nor counted again.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     /// Which end of a transfer the step is, if it is one.
@@ -117,16 +117,16 @@ impl Caller {
         }
     }
 
-    /// A caller with the defaults whose agent's name is its bearer's own word, such as a client's of a protocol in
-    /// which clients name themselves. The name is for people who read rows and questions. Another caller may bear
-    /// it too, so all that is kept apart is kept apart by the run alone, rates included; the run must therefore be
-    /// an id that this process made, and that no other caller is given.
+    /// A caller whose agent name the client chose itself, as in a protocol where clients name themselves. The
+    /// name is for people who read audit rows and questions. Another caller may bear it too, so everything,
+    /// rates included, is kept apart by the run alone. The run must therefore be an id that this process made
+    /// and gave to no other caller.
     #[must_use]
     pub fn named_by_itself(name: impl Into<String>, run_id: impl Into<String>) -> Self {
         Self { is_named_by_itself: true, ..Self::new(name, run_id) }
     }
 
-    /// Whose allowance a call is counted against.
+    /// The owner that a call's rate is counted for.
     pub(crate) fn counted_as(&self) -> Owner {
         if self.is_named_by_itself {
             return self.owner();
@@ -134,17 +134,16 @@ impl Caller {
         Owner { agent: Some(self.agent_id.as_str().into()), run: None }
     }
 
-    /// Whose what lasts beyond the call is: of this run, and of no other.
+    /// The owner of things that outlast the call: this run only.
     pub(crate) fn owner(&self) -> Owner {
         let agent = (!self.is_named_by_itself).then(|| self.agent_id.as_str().into());
         Owner { agent, run: Some(self.run_id.as_str().into()) }
     }
 
-    /// The caller for calls that a tool makes: same agent, run, cancellation and deadline, in the slot of
-    /// the tool's own call, so that a tool that calls tools cannot wait for itself.
+    /// The caller for calls that a tool makes: same agent, run, cancellation and deadline. It shares the slot
+    /// of the tool's own call, so that a tool that calls tools cannot wait for itself.
     ///
-    /// Whoever is asked, and what the caller wants asked or denied, stays the same too: a tool is no way round
-    /// them.
+    /// Approver and approval policy stay the same too: a tool is no way around them.
     #[must_use]
     pub fn nested(ctx: &ToolContext) -> Self {
         let parent = ctx.extensions.get::<Parent>();
@@ -158,7 +157,7 @@ impl Caller {
         Self {
             cancel: ctx.cancel.child_token(),
             turn_deadline: ctx.deadline,
-            // What a tool's own calls report is the tool's to pass on.
+            // A tool passes on reports of its own calls itself.
             on_update: None,
             on_progress: None,
             step: None,
@@ -166,7 +165,7 @@ impl Caller {
         }
     }
 
-    /// Whether anybody wants what a tool reports while it runs.
+    /// Whether a listener wants what a tool reports while it runs.
     pub(crate) fn watches_frames(&self) -> bool {
         self.on_update.is_some() || self.on_progress.is_some() || self.on_event.is_some()
     }
@@ -188,7 +187,7 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// The caller of a native tool's call, in the tool's context, with the slot that the call has.
+/// The caller and slot of a native tool's call, stored in the tool's context.
 #[derive(Debug)]
 pub(crate) struct Parent {
     pub(crate) caller: Caller,

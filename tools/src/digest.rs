@@ -2,7 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of texts, in hexadecimal. Each goes in with its length, so that no two lists read alike.
+/// The SHA-256 of texts, in hexadecimal. Each is hashed with its length, so that no two lists give the same
+/// input.
 pub(crate) fn of_parts<const N: usize>(parts: [&str; N]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {

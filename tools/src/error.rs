@@ -1,4 +1,4 @@
-//! What keeps a registry from being put together. For the operator.
+//! Errors of assembling a registry, for the operator.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::{
     state::StateError,
 };
 
-/// Why no registry could be put together. For the operator.
+/// Why no registry could be assembled.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BootstrapError {
@@ -31,16 +31,16 @@ pub enum BootstrapError {
         #[source]
         source: std::io::Error,
     },
-    /// Somebody else could change the operator's policy, or the way to it.
+    /// Another user could change the operator's policy, or a folder on its path.
     #[error("the policy file `{}` is not obeyed", path.display())]
     UntrustedPolicy {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what would be right.
+        /// The fault, and how to mend it.
         #[source]
         source: TrustError,
     },
-    /// The policy requires a layer that this kernel does not have.
+    /// The policy requires a layer that this kernel lacks.
     #[error(
         "the policy requires `{layer}`, which is not to be had here: {reason}; to run without it, take it out of `require` in the policy"
     )]
@@ -59,13 +59,13 @@ pub enum BootstrapError {
     /// There is no folder to keep state in.
     #[error("neither XDG_STATE_HOME nor HOME is set, so there is no place for state; name one")]
     NoHome,
-    /// The audit log cannot be used, so nothing may run.
+    /// The audit log cannot be used, so no call may run.
     #[error("the audit log cannot be used")]
     Audit(#[from] AuditError),
     /// The store of whole outputs cannot be used.
     #[error("the output store cannot be used")]
     Outputs(#[from] StoreError),
-    /// The runner of guests cannot be started, or a module not be loaded.
+    /// The runner of guests cannot be started, or a module cannot be loaded.
     #[error("the WebAssembly runner cannot be used")]
     Wasm(#[from] WasmError),
     /// The folder of modules cannot be used.
@@ -76,14 +76,14 @@ pub enum BootstrapError {
     Module {
         /// The module.
         name: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: ModuleError,
     },
-    /// It cannot be known what was approved.
+    /// The lock of approvals cannot be read, so it is unknown what was approved.
     #[error("it cannot be known which modules were approved")]
     Lock(#[from] LockError),
-    /// The tools do not go together.
+    /// The tools cannot be registered together.
     #[error("the tools cannot be registered")]
     Registry(#[from] RegistryError),
 }

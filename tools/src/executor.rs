@@ -1,5 +1,5 @@
-//! The registry as an agent's executor of calls. It adds nothing to a call and takes nothing from it: a loop
-//! says on what terms, the registry decides.
+//! The registry as an agent's executor of calls. It only passes calls on: the loop sets the terms, the
+//! registry decides.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use portcullis_types::{
 
 use crate::{Caller, RegisteredTool, ToolRegistry, hint::hinted};
 
-/// With nobody to ask, so that what needs an approval is denied. [`RegistryExecutor`] has somebody.
+/// Without an approver: calls that need an approval are denied. [`RegistryExecutor`] can have an approver.
 #[async_trait]
 impl ToolExecutor for ToolRegistry {
     fn offers(&self) -> Vec<OfferedTool> {
@@ -25,7 +25,7 @@ impl ToolExecutor for ToolRegistry {
         Self::refuse(self, call, &unapproving(terms), error)
     }
 
-    /// Guests have threads of their own, and so have native tools.
+    /// Guests and native tools run on threads of their own.
     fn never_blocks(&self) -> bool {
         true
     }
@@ -35,8 +35,7 @@ impl ToolExecutor for ToolRegistry {
     }
 }
 
-/// A registry with what its callers have in common: who is asked for approvals, and what is to be asked or denied
-/// beyond the policy file.
+/// A registry with the common settings of its callers: the approver and the approval policy.
 #[derive(Debug, Clone)]
 pub struct RegistryExecutor {
     registry: Arc<ToolRegistry>,
@@ -45,14 +44,14 @@ pub struct RegistryExecutor {
 }
 
 impl RegistryExecutor {
-    /// The registry for callers like this one. Agent, run, space, cancellation, deadline and events are those of
-    /// each call's terms; all else is the template's.
+    /// An executor for callers like `template`. Agent, run, space, cancellation, deadline and events come
+    /// from each call's terms; everything else comes from the template.
     #[must_use]
     pub fn new(registry: Arc<ToolRegistry>, template: Caller) -> Self {
         Self { registry, template, hint: None }
     }
 
-    /// The same, with a hint for calls that are denied because nobody can be asked. Default: none.
+    /// Adds a hint for calls that are denied for want of an approver. Default: none.
     #[must_use]
     pub fn with_hint(mut self, hint: &'static str) -> Self {
         self.hint = Some(hint);
@@ -90,7 +89,7 @@ impl ToolExecutor for RegistryExecutor {
     }
 
     fn run_ended(&self, agent_id: &str, run_id: &str) {
-        // The template's, which may say that the agent named itself.
+        // Start from the template, which may say that the client chose its name itself.
         let mut caller = self.template.clone();
         agent_id.clone_into(&mut caller.agent_id);
         run_id.clone_into(&mut caller.run_id);
@@ -98,21 +97,21 @@ impl ToolExecutor for RegistryExecutor {
     }
 }
 
-/// The tier that counts: a declared one is not taken at its word where the policy does not, and a module that declares
-/// none is no interface without tiers.
+/// The effective tier. The policy may overrule a declared one. Only a native tool can be without a tier; a
+/// module that declares none gets the policy's.
 fn tier(registry: &ToolRegistry, facts: &ToolFacts) -> Option<SafetyTier> {
     let has_none = facts.declared_tier.is_none() && facts.origin == ToolOrigin::Native;
     (!has_none).then(|| registry.policy().describe(facts).tier)
 }
 
-/// A caller with nobody to ask.
+/// A caller without an approver.
 fn unapproving(terms: &CallTerms) -> Caller {
     on_terms(Caller::new(terms.agent_id.clone(), terms.run_id.clone()), terms)
 }
 
 fn on_terms(mut caller: Caller, terms: &CallTerms) -> Caller {
     caller.space_id.clone_from(&terms.space_id);
-    // One of its own, since a tool may fire the token that it is given, and that ends no call but its own.
+    // A child token: a tool may fire the token that it gets, which must end only its own call.
     caller.cancel = terms.cancel.child_token();
     caller.turn_deadline = terms.turn_deadline;
     caller.on_event.clone_from(&terms.on_event);

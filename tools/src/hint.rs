@@ -1,9 +1,9 @@
-//! How to approve of a call that nobody could be asked about: only a front end knows.
+//! The hint how to approve a call when there is no approver: only a front end knows it.
 
 use portcullis_policy::DenialCode;
 use portcullis_types::ToolResult;
 
-/// The result with the front end's hint, where the call was denied for want of somebody to ask.
+/// The result with the front end's hint, if the call was denied for want of an approver.
 #[must_use]
 pub fn hinted(mut result: ToolResult, hint: &str) -> ToolResult {
     result.outcome = result.outcome.map_err(|error| {

@@ -1,8 +1,8 @@
-//! Hooks: code of the embedding program in the way of every call of a registry, before it runs and after.
+//! Hooks: code of the embedding program that sees every call of a registry before it runs and after.
 //!
-//! A hook can refuse a call, change its arguments, mend arguments that do not fit, and change what came of it. It can
-//! widen nothing: arguments that it changes are checked, admitted and authorized like any others, and asked about where
-//! the policy asks.
+//! A hook can refuse a call, change its arguments, repair arguments that do not fit, and change the outcome.
+//! It cannot widen a grant: changed arguments are checked, admitted and authorized like any others, and asked
+//! about where the policy asks.
 //!
 //! ```
 //! use portcullis_tools::hook::{BeforeCall, CallHook, HookedCall};
@@ -35,35 +35,37 @@ use async_trait::async_trait;
 use portcullis_types::{SafetyTier, ToolError, ToolOutput};
 use serde_json::Value;
 
-/// How long a hook may take for one answer before a call, and all of them together for what came of one: 10 s.
+/// The time limit of a hook's answer before a call, and of all hooks together after a call: 10 s.
 pub const HOOK_TIME: Duration = Duration::from_secs(10);
 
-/// A program's own step in the way of calls. Hooks are asked in the order in which they were added, and in the opposite
-/// order when a call is over. Steps of operations have none: the operation itself was asked about.
+/// A hook on calls. Hooks are asked in the order in which they were added, and in reverse order after the
+/// call. Steps of operations have no hooks: they were asked about the operation itself.
 ///
 /// # Cancellation
-/// An answer that nobody waits for any more is dropped.
+/// An answer is dropped when its caller no longer waits for it.
 #[async_trait]
 pub trait CallHook: Send + Sync {
-    /// Decides on a call whose arguments fit its tool, before policy and approvals do: each set of arguments that the
-    /// call may run with, also those that an approver has changed. Asked before the rate is counted, and before the call
-    /// has a place: keep it short. A panic, or no answer within [`HOOK_TIME`], refuses the call; so do arguments that do
-    /// not fit. Default: allow.
+    /// Decides on a call whose arguments fit its tool, before policy and approvals do. Asked for each set of
+    /// arguments that the call may run with, also for those that an approver changed. Asked before the rate
+    /// is counted and before the call has a slot: keep it short. A panic, no answer within [`HOOK_TIME`], or
+    /// arguments that do not fit refuse the call. Default: allow.
     async fn before(&self, _call: &HookedCall) -> BeforeCall {
         BeforeCall::Allow
     }
 
-    /// Gives arguments, as JSON text, for a call whose own do not fit its tool, and are not mended without a guess; they
-    /// are checked like the call's own, once. Never asked for calls of a tool that declares itself privileged. A panic,
-    /// or no answer within [`HOOK_TIME`], mends nothing. Default: none, and the model reads what is wrong.
+    /// Returns arguments, as JSON text, for a call whose own do not fit its tool and have no lossless repair.
+    /// They are checked once, like the call's own. Never asked for a tool that declares itself privileged. A
+    /// panic, or no answer within [`HOOK_TIME`], repairs nothing. Default: none, and the model reads the
+    /// fault.
     async fn repair(&self, _call: &MisfitCall) -> Option<String> {
         None
     }
 
-    /// Takes what came of a call that ran, and gives what is shown of it; the registry then bounds that like any
-    /// result. A result may become an error, an error no result: it stays. A panic, or no answer in time, withholds what
-    /// came of the call. All hooks together have [`HOOK_TIME`] beyond the call's own deadline, and a second once the
-    /// caller has given up or its turn is over. Partial results that a tool reported went before it. Default: as it is.
+    /// Takes the outcome of a call that ran, and returns the outcome to show; the registry then bounds it
+    /// like any result. A result may become an error; an error never becomes a result. A panic, or no answer
+    /// in time, withholds the outcome. All hooks together have [`HOOK_TIME`] beyond the call's own deadline,
+    /// but only one second after the caller has given up or its turn is over. Partial results were sent before.
+    /// Default: unchanged.
     async fn after(
         &self,
         _call: &HookedCall,
@@ -77,13 +79,13 @@ pub trait CallHook: Send + Sync {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HookedCall {
-    /// The call.
+    /// The call's id.
     pub call_id: String,
     /// The agent that makes it.
     pub agent_id: String,
     /// Its run.
     pub run_id: String,
-    /// The tool's own name, whatever alias it was called by.
+    /// The tool's canonical name, whichever alias was called.
     pub tool: String,
     /// The tier that the tool declares.
     pub tier: Option<SafetyTier>,
@@ -95,30 +97,30 @@ pub struct HookedCall {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MisfitCall {
-    /// The call.
+    /// The call's id.
     pub call_id: String,
-    /// The tool's own name.
+    /// The tool's canonical name.
     pub tool: String,
-    /// What the tool takes, as JSON Schema.
+    /// The tool's parameters, as JSON Schema.
     pub parameters: Value,
     /// The arguments' text, as the model wrote it.
     pub arguments: String,
-    /// What is wrong with them.
+    /// The fault.
     pub error: ToolError,
 }
 
-/// What a hook says to a call before it runs.
+/// A hook's answer before a call runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BeforeCall {
-    /// Nothing.
+    /// Lets the call go on.
     Allow,
-    /// It shall have other arguments. Hooks that come later see these; those that came before do not, so add one that
-    /// refuses behind one that changes.
+    /// Gives the call other arguments. Later hooks see these, earlier ones do not: add a hook that refuses
+    /// after one that changes.
     Modify {
         /// The JSON text of the arguments.
         arguments: String,
     },
-    /// It shall not run.
+    /// Refuses the call.
     Deny {
         /// Why, for the model.
         reason: String,

@@ -1,8 +1,9 @@
 //! The registry of tools and everything behind it: the seven-step pipeline, the WASM runner, the audit log.
 //!
-//! A front end makes a registry once, by [`bootstrap_runtime_tools`] or, to add to it, by [`runtime_builder`],
-//! and then calls [`ToolRegistry::execute_with_policy`] for each call; there is no other way to a tool. What a call may do is decided by `portcullis-policy`, what a
-//! thread can do is taken away by `portcullis-confine`; this crate joins the two and keeps the record.
+//! A front end makes a registry once, with [`bootstrap_runtime_tools`] or, to add to it, with
+//! [`runtime_builder`]. It then calls [`ToolRegistry::execute_with_policy`] for each call; there is no other
+//! way to a tool. `portcullis-policy` decides what a call may do, and `portcullis-confine` takes rights away
+//! from threads. This crate joins the two and keeps the record.
 //!
 //! ```no_run
 //! # async fn embedding(
@@ -59,7 +60,7 @@ pub use portcullis_sandbox::{
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolRegistry};
 
-/// Re-exported for those who make calls.
+/// Re-exported for callers.
 pub use portcullis_types::{EventFn, ToolCall, ToolResult};
 /// Re-exported for front ends, which show decisions, layers and rows but make none.
 pub use {

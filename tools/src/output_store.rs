@@ -1,7 +1,7 @@
-//! Whole outputs, kept in the state folder while a model may still want to page through them.
+//! The store of whole outputs, kept in the state folder for a model to page through.
 //!
-//! The store knows who made an output and under which grant; whether that grant still holds is the
-//! policy's to say. It never lies in a mount: a tool must not find the outputs of others by their files.
+//! The store knows the owner of an output and the grant it was made with; the policy decides whether that
+//! grant still holds. The store is never in a mount: a tool must not find the outputs of others as files.
 
 use std::{
     fs::File,
@@ -20,24 +20,24 @@ use serde_json::Value;
 use thiserror::Error;
 use tracing::warn;
 
-/// How many bytes of outputs are kept: 256 MiB. Every truncated result adds one, so without it a chatty
-/// agent fills the disk. The oldest go first.
+/// The most bytes of outputs: 256 MiB. Every truncated result adds an output, so without the limit a chatty
+/// agent fills the disk. The oldest are evicted first.
 pub const MAX_STORE_BYTES: u64 = 256 << 20;
 
-/// How many outputs are kept: 1 024. Listing the folder, which every new output does, stays cheap.
+/// The most outputs: 1 024. Every new output lists the folder, so listing must stay cheap.
 pub const MAX_STORED_OUTPUTS: usize = 1_024;
 
-/// How long one output may be: 16 MiB, twice what a guest can hand over.
+/// The longest output: 16 MiB, twice the limit of a guest's result.
 pub const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
-/// How much a page has when nobody says otherwise: 16 KiB, as much as a result may show.
+/// The default length of a page: 16 KiB, as much as a result may show.
 pub const DEFAULT_PAGE_BYTES: u64 = 16 << 10;
 
-/// How much a page may have: 1 MiB.
+/// The longest page: 1 MiB.
 pub const MAX_PAGE_BYTES: u64 = 1 << 20;
 
-/// A folder of outputs. Several processes may share one: outputs appear whole or not at all, and each
-/// process that adds one keeps the bounds.
+/// A folder of outputs. Several processes may share one: outputs appear whole or not at all, and each process
+/// that adds an output evicts old ones.
 ///
 /// All operations block on the disk.
 #[derive(Debug)]
@@ -47,10 +47,10 @@ pub struct OutputStore {
 }
 
 impl OutputStore {
-    /// Opens the store in a state folder, which must be there; makes `outputs` in it, for its owner alone.
+    /// Opens the store in an existing state folder, and makes `outputs` in it, private to its owner.
     ///
     /// # Errors
-    /// [`StoreError::Folder`] when that cannot be done, or when `outputs` is a link or another user's.
+    /// [`StoreError::Folder`] if that fails, or if `outputs` is a link or belongs to another user.
     pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
         Self::open_with(state_dir, Limits::DEFAULT)
     }
@@ -60,10 +60,10 @@ impl OutputStore {
         Ok(Self { folder, limits })
     }
 
-    /// Keeps an output. The grant is handed back by [`StoredOutput::grant`] as it was given.
+    /// Stores an output. [`StoredOutput::grant`] returns the grant unchanged.
     ///
     /// # Errors
-    /// [`StoreError`]; an output of the same call is never replaced.
+    /// [`StoreError`]; an existing output of the same call is never replaced.
     pub fn put(
         &self,
         call_id: &str,
@@ -84,7 +84,7 @@ impl OutputStore {
         let temporary = format!("{}{TEMPORARY}", hex::encode(random));
 
         let written = self.write_new(&temporary, &[&header_len.to_le_bytes(), &header, text.as_bytes()]);
-        // A link, not a rename: it fails where the name is taken, on every file system.
+        // A link, not a rename: it fails if the name is taken, on every file system.
         let linked = written.and_then(|()| {
             Ok(rustix::fs::linkat(&self.folder, &temporary, &self.folder, &name, AtFlags::empty())?)
         });
@@ -100,12 +100,13 @@ impl OutputStore {
         self.evict(&name).map_err(StoreError::Write)
     }
 
-    /// An output, for those who made it.
+    /// Finds an output, for its owner.
     ///
     /// # Errors
-    /// [`ReadRefused::NotFound`] whether there is none or it is another's.
+    /// [`ReadRefused::NotFound`] both if there is none and if it belongs to another owner.
     pub fn find(&self, call_id: &str, owner: &OutputOwner) -> Result<StoredOutput, ReadRefused> {
         let name = file_name(call_id).ok_or(ReadRefused::NotFound)?;
+        // Refuses a link, and does not block on a FIFO.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.folder, &name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -133,7 +134,7 @@ impl OutputStore {
         self.find(call_id, owner)?.page(offset, limit)
     }
 
-    /// The grant that an output was made with.
+    /// The grant of an output.
     ///
     /// # Errors
     /// As [`OutputStore::find`].
@@ -147,8 +148,8 @@ impl OutputStore {
         parts.iter().try_for_each(|part| file.write_all(part))
     }
 
-    /// Removes the oldest outputs until the bounds hold. Another process may do the same at the same time:
-    /// then one or two more go than had to.
+    /// Removes the oldest outputs until the limits hold. If another process evicts at the same time, one or
+    /// two more may go than necessary.
     fn evict(&self, newest: &str) -> io::Result<()> {
         let mut entries = self.entries()?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -199,7 +200,7 @@ impl OutputStore {
     }
 }
 
-/// Whose an output is: nobody else reads it.
+/// The owner of an output; only the owner can read it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OutputOwner {
     /// The agent that made the call.
@@ -208,8 +209,8 @@ pub struct OutputOwner {
     pub run_id: String,
 }
 
-/// An output that was found and is the caller's. It stays readable while this is held, even if it is
-/// evicted meanwhile.
+/// An output that was found and belongs to the caller. It stays readable while this is held, even if it is
+/// evicted.
 #[derive(Debug)]
 pub struct StoredOutput {
     file: File,
@@ -237,21 +238,21 @@ impl StoredOutput {
         Ok(Self { file, header: serde_json::from_slice(&header)?, text_at, total })
     }
 
-    /// The grant that the output was made with.
+    /// The grant of the output.
     #[must_use]
     pub fn grant(&self) -> &Value {
         &self.header.grant
     }
 
-    /// The characters that begin within `limit` bytes from `offset` on; `limit` is taken as at least 1 and
-    /// at most [`MAX_PAGE_BYTES`].
+    /// The characters that begin within `limit` bytes from `offset` on. `limit` is clamped to 1 to
+    /// [`MAX_PAGE_BYTES`].
     ///
-    /// So an offset within a character moves forward to the next one, no character is ever split, and
-    /// pages whose offsets are `limit` apart fit together without gap or overlap. The last character may
-    /// reach up to three bytes over the limit.
+    /// An offset within a character moves forward to the next one, so no character is split. Pages whose
+    /// offsets are `limit` apart fit together without gap or overlap. The last character may reach up to
+    /// three bytes past the limit.
     ///
     /// # Errors
-    /// [`ReadRefused::Store`] when the disk fails or somebody else changed the file.
+    /// [`ReadRefused::Store`] if the disk fails or the file was changed from outside.
     pub fn page(&self, offset: u64, limit: u64) -> Result<Page, ReadRefused> {
         let limit = limit.clamp(1, MAX_PAGE_BYTES);
         let start = offset.min(self.total);
@@ -276,7 +277,7 @@ impl StoredOutput {
     }
 }
 
-/// A part of an output.
+/// A page of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// The text.
@@ -289,17 +290,17 @@ pub struct Page {
     pub total: u64,
 }
 
-/// Why the store failed. For the operator: it may speak of files.
+/// Why the store failed. For the operator: it may name files.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The folder of outputs cannot be made or opened.
     #[error("the folder of stored outputs cannot be opened")]
     Folder(#[source] io::Error),
-    /// The call's id cannot be a file's name.
+    /// The call's id cannot be a file name.
     #[error("the call's id is not 1 to 128 of A-Z, a-z, 0-9, `-` and `_`")]
     CallId,
-    /// The output is too long to be kept.
+    /// The output is too long to be stored.
     #[error("the output has {bytes} bytes with its header, at most {limit} are stored")]
     TooLarge {
         /// How long it is.
@@ -307,21 +308,21 @@ pub enum StoreError {
         /// How long it may be.
         limit: u64,
     },
-    /// There is an output of this call already.
+    /// An output of this call is already stored.
     #[error("an output of this call is already stored")]
     Taken,
     /// The disk refused to write.
     #[error("the output cannot be stored")]
     Write(#[source] io::Error),
-    /// The disk refused to read, or the file is not what was written.
+    /// The disk refused to read, or the file was changed.
     #[error("the stored output cannot be read")]
     Read(#[source] io::Error),
 }
 
-/// Why an output is not handed out.
+/// Why an output is not returned.
 #[derive(Debug, Error)]
 pub enum ReadRefused {
-    /// There is none, or it is another's: the two cannot be told apart.
+    /// There is none, or it belongs to another owner: the caller cannot tell which.
     #[error("no such output is stored")]
     NotFound,
     /// The store failed.
@@ -369,14 +370,14 @@ fn open_folder(state_dir: &Path) -> rustix::io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// The file of a call's output; none for an id that is no plain name.
+/// The file name of a call's output; none if the id is no plain name.
 fn file_name(call_id: &str) -> Option<String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     ((1..=MAX_CALL_ID_BYTES).contains(&call_id.len()) && call_id.bytes().all(plain))
         .then(|| format!("{call_id}{STORED}"))
 }
 
-/// The first character boundary from an index on.
+/// The first character boundary at or after an index.
 fn boundary(bytes: &[u8], from: usize) -> usize {
     let within = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
     from + bytes.get(from..).map_or(0, |rest| rest.iter().take_while(|byte| within(byte)).count())
@@ -389,10 +390,10 @@ const OWNER_FOLDER: Mode = Mode::RWXU;
 const OWNER_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 const MAX_CALL_ID_BYTES: usize = 128;
 
-/// A grant names mounts, hosts and limits; this is far more than any has.
+/// The longest header. A grant names mounts, hosts and limits; this is far more than any has.
 const MAX_HEADER_BYTES: u32 = 256 << 10;
 
-/// What a character can have after its first byte.
+/// The most bytes of a character after its first.
 const MAX_CHAR_TAIL: u64 = 3;
 
 /// A temporary file this old belongs to a process that died while writing it.

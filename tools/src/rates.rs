@@ -1,4 +1,4 @@
-//! How often an agent may call a tool.
+//! Rate limit of an agent's calls of a tool.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -7,11 +7,11 @@ use portcullis_types::{ToolError, ToolErrorKind};
 
 use crate::call::Owner;
 
-/// Agent and tool pairs that are remembered before those at rest are forgotten. A caller could make up an
+/// The most agent and tool pairs that are remembered before idle ones are dropped. A caller could make up an
 /// agent for every call; each costs a few dozen bytes.
 const MAX_REMEMBERED: usize = 16_384;
 
-/// Counts calls per agent and tool; of an agent that chose its name itself, per run and tool.
+/// Counts calls per agent and tool; if the client chose the agent's name itself, per run and tool.
 #[derive(Debug)]
 pub(crate) struct Rates {
     limiter: DefaultKeyedRateLimiter<(Owner, Arc<str>)>,
@@ -58,7 +58,7 @@ mod tests {
         check(&rates, [&Caller::new("a", "1"), &Caller::new("a", "2")], "x");
     }
 
-    /// Both callers have one allowance of two calls.
+    /// Both callers share one allowance of two calls.
     #[track_caller]
     fn check(rates: &Rates, [first, second]: [&Caller; 2], tool: &str) {
         rates.admit(first.counted_as(), tool).expect("first");

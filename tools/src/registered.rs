@@ -1,4 +1,4 @@
-//! A tool as it is registered: what a model sees, what the policy knows, and what runs it.
+//! A registered tool: its declaration for the model, its facts for the policy, and its backend.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     vault::VaultCopy,
 };
 
-/// A tool as it is registered.
+/// A registered tool.
 #[derive(Debug)]
 pub struct RegisteredTool {
     decl: FunctionDecl,
@@ -31,7 +31,7 @@ pub struct RegisteredTool {
     backend: Arc<dyn Backend>,
 }
 
-/// What a tool says of itself that the policy does not ask for.
+/// The parts of a tool's declaration that the policy does not need.
 struct Said {
     label: Option<String>,
     output_schema: Option<JsonSchema>,
@@ -45,7 +45,7 @@ impl Said {
 }
 
 impl RegisteredTool {
-    /// A native tool: what it says of itself is read here, once.
+    /// A native tool. Its declaration is read here, once.
     pub(crate) fn native(tool: Arc<dyn Tool>, origin: ToolOrigin) -> Result<Self, RegistryError> {
         let (decl, meta) = (tool.schema(), tool.meta());
         let facts = ToolFacts {
@@ -62,7 +62,7 @@ impl RegisteredTool {
         Self::new(decl, said, facts, NativeTool(tool))
     }
 
-    /// A tool of a module, from its declaration. What was approved of one from outside is in the lock.
+    /// A tool of a module, from its declaration. For a module from outside, the lock holds the approval.
     pub(crate) fn guest(
         declaration: ToolDeclaration,
         module_name: &str,
@@ -97,7 +97,7 @@ impl RegisteredTool {
         Self::new(decl, Said { label, output_schema, meta }, facts, backend)
     }
 
-    /// An operation that is made of steps.
+    /// An operation made of steps.
     pub(crate) fn operation(
         decl: FunctionDecl,
         label: &str,
@@ -129,7 +129,7 @@ impl RegisteredTool {
             .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?
             .with_roles(&facts.roles);
         if let Some(results) = &output_schema {
-            // Clients are shown it; one that is no schema would cost them the whole listing.
+            // Clients are shown this schema; an invalid one would break the whole listing for them.
             ArgumentSchema::compile(results)
                 .map_err(|source| RegistryError::ResultSchema { tool: decl.name.clone(), source })?;
         }
@@ -149,38 +149,38 @@ impl RegisteredTool {
         })
     }
 
-    /// Exempts the tool from the output limit: it pages by itself, and would otherwise cut what it fetches
-    /// a second time.
+    /// Exempts the tool from the output limit: it pages by itself, and its pages would otherwise be cut
+    /// again.
     pub(crate) fn paging_itself(mut self) -> Self {
         self.pages_itself = true;
         self
     }
 
-    /// What a model sees.
+    /// The declaration for the model.
     #[must_use]
     pub fn decl(&self) -> &FunctionDecl {
         &self.decl
     }
 
-    /// A name for people, where the tool has one.
+    /// A name for people, if the tool has one.
     #[must_use]
     pub fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }
 
-    /// The schema of structured results, where the tool has one.
+    /// The schema of structured results, if the tool has one.
     #[must_use]
     pub fn output_schema(&self) -> Option<&JsonSchema> {
         self.output_schema.as_ref()
     }
 
-    /// Hints of its author.
+    /// The hints of its author.
     #[must_use]
     pub fn meta(&self) -> &ToolMeta {
         &self.meta
     }
 
-    /// The other names that it may be called by.
+    /// Its aliases.
     pub(crate) fn aliases(&self) -> &[ToolName] {
         &self.aliases
     }
@@ -190,43 +190,43 @@ impl RegisteredTool {
         std::iter::once(&self.facts.name).chain(&self.aliases)
     }
 
-    /// What the policy knows of the tool.
+    /// The facts that the policy judges the tool by.
     #[must_use]
     pub fn facts(&self) -> &ToolFacts {
         &self.facts
     }
 
-    /// What keeps the tool in: `wasm`, `shell`, or `native, unconfined`.
+    /// The tool's confinement: `wasm`, `shell`, or `native, unconfined`.
     #[must_use]
     pub fn confinement(&self) -> crate::audit::Confinement {
         self.backend.confinement()
     }
 
-    /// The module that a guest tool is of.
+    /// The module of a guest tool.
     #[must_use]
     pub fn module(&self) -> Option<&Arc<GuestModule>> {
         self.backend.guest().map(|guest| &guest.module)
     }
 
-    /// The file that a guest tool's module was found in, or what an embedder calls it.
+    /// The file of a guest tool's module, or the embedder's name for it.
     #[must_use]
     pub fn module_name(&self) -> Option<&str> {
         self.backend.guest().map(|guest| guest.module_name.as_str())
     }
 
-    /// What a guest tool says of itself.
+    /// The declaration of a guest tool.
     #[must_use]
     pub fn declared(&self) -> Option<&Declared> {
         self.backend.guest().map(|guest| &guest.declared)
     }
 
-    /// The steps that an operation is made of, which cannot be called by themselves; none of any other tool.
+    /// The steps of an operation, which cannot be called directly; empty for any other tool.
     #[must_use]
     pub fn steps(&self) -> &[Arc<RegisteredTool>] {
         self.backend.steps()
     }
 
-    /// Where the tool's commands run, if it runs any.
+    /// The shell backend, if the tool runs commands.
     #[must_use]
     pub fn shell_backend(&self) -> Option<&ShellBackend> {
         self.backend.shell()
@@ -244,7 +244,7 @@ impl RegisteredTool {
         self.pages_itself
     }
 
-    /// The name that a module knows the tool by.
+    /// The tool's name within its module.
     pub(crate) fn guest_name(&self) -> &str {
         &self.decl.name
     }

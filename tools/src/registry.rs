@@ -1,4 +1,4 @@
-//! [`ToolRegistry`]: the tools, and the one way to call them.
+//! [`ToolRegistry`]: the tools, and the only way to call them.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -18,19 +18,18 @@ use crate::{
     table::ToolTable,
 };
 
-/// Tools behind one pipeline: whatever a tool is, [`ToolRegistry::execute_with_policy`] is the only way to
-/// it.
+/// Tools behind one pipeline. [`ToolRegistry::execute_with_policy`] is the only way to a tool of any kind.
 #[derive(Debug)]
 pub struct ToolRegistry {
     host: Host,
     setup: Arc<Setup>,
 }
 
-/// What was found when a registry was put together: for listings and approvals, not for calls.
+/// The findings of building a registry: for listings and approvals, not for calls.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) refused: Vec<RefusedModule>,
-    /// Entries of the policy whose tools are not here, and need not be.
+    /// Policy entries whose tools are absent, without being a fault.
     pub(crate) idle: Vec<PolicyFault>,
     pub(crate) lock: Lock,
     pub(crate) state: PathBuf,
@@ -44,7 +43,7 @@ impl ToolRegistry {
         RegistryBuilder::new()
     }
 
-    /// The registry of this host; operations call their steps, where there are any, in a registry of their own.
+    /// The registry of this host. Operations call their steps in a separate registry.
     pub(crate) fn new(mut host: Host, steps: Option<ToolTable>, setup: Setup) -> Self {
         let setup = Arc::new(setup);
         host.steps =
@@ -73,21 +72,21 @@ impl ToolRegistry {
         record(shaped, caller, pending)
     }
 
-    /// Records a call that the agent loop refused before it reached the pipeline, and returns the refusal as its
-    /// result: the answer that asked for the call was cut off, a person spoke in between, or the call was given up
-    /// before it began. It leaves a row as every call does; nothing of it runs.
+    /// Records a call that the agent loop refused before it reached the pipeline, and returns the refusal as
+    /// its result: the answer with the call was cut off, a person spoke in between, or the call was given up
+    /// before it began. The call leaves a row like every call, and does not run.
     #[must_use = "the model is to be told"]
     pub fn refuse(&self, call: ToolCall, caller: &Caller, error: ToolError) -> ToolResult {
         let mut pending = self.pending(&call, caller);
-        // For what the row says of the tool; why the call is refused is said already.
+        // Only for the tool's facts in the row; the refusal is decided already, so an error is ignored.
         let _ = resolve(call, &self.host, caller, &mut pending);
         record(shape(Err(error), &self.host, caller, &pending), caller, pending)
     }
 
-    /// Ends what lasts beyond the calls of this caller's run: its shell sessions, with all their processes. To be
-    /// called when the run is over; calls of the same run that come later begin new ones.
+    /// Ends the shell sessions of this caller's run, with all their processes. Call it when the run is over;
+    /// later calls of the same run begin new sessions.
     ///
-    /// Does not wait. A command that still runs ends first, by its call's end.
+    /// Does not wait. A command that still runs keeps its session until its call ends.
     pub fn end_run(&self, caller: &Caller) {
         let sidecars = self.tools().filter_map(|tool| tool.shell_backend()?.sidecar());
         sidecars.for_each(|sidecar| sidecar.end_run(&caller.owner()));
@@ -98,16 +97,16 @@ impl ToolRegistry {
         self.host.tools.iter()
     }
 
-    /// The tools that a model may be shown, by name: not those that every call of is refused or can only fail, nor
-    /// those that their author hides.
+    /// The tools to show to a model, by name: without those that the policy denies, that cannot run here, or
+    /// that their author hides.
     pub fn offered(&self) -> impl Iterator<Item = &RegisteredTool> {
         self.tools()
             .filter(|tool| !tool.meta().hidden && self.absence(tool).is_none())
             .filter(|tool| self.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny))
     }
 
-    /// Why no call of a tool can run in this process, whatever the policy says of it: there is no shell, or nothing to
-    /// run guests with. None of a tool that can.
+    /// Why no call of a tool can run in this process, whatever the policy allows: there is no shell, or no
+    /// runner of guests. None if calls can run.
     #[must_use]
     pub fn absence<'t>(&self, tool: &'t RegisteredTool) -> Option<&'t str> {
         tool.backend().absence(&self.host)
@@ -119,20 +118,20 @@ impl ToolRegistry {
         self.host.tools.get(name).map(AsRef::as_ref)
     }
 
-    /// What is to be said of entries of the policy whose tools are not here, and which are no faults.
+    /// Warnings about policy entries whose tools are absent, which are no faults.
     #[must_use]
     pub fn idle_entries(&self) -> &[PolicyFault] {
         &self.setup.idle
     }
 
-    /// The modules from outside that were found and are not used, and why.
+    /// The modules from outside that were refused, and why.
     #[must_use]
     pub fn refused_modules(&self) -> &[RefusedModule] {
         &self.setup.refused
     }
 
-    /// What the policy assigns to a tool; the reason where it refuses it, or one of its steps, altogether. The
-    /// strictest approval is that of all of them.
+    /// The policy's assignment to a tool. The denial if the policy refuses the tool, or one of its steps,
+    /// altogether. The approval is the strictest of the tool's and its steps'.
     ///
     /// # Errors
     /// The denial that every call of the tool would get.
@@ -154,7 +153,7 @@ impl ToolRegistry {
         &self.host.policy
     }
 
-    /// The mounts, open.
+    /// The open mounts.
     #[must_use]
     pub fn mounts(&self) -> &MountTable {
         &self.host.mounts
@@ -166,13 +165,13 @@ impl ToolRegistry {
         &self.host.audit
     }
 
-    /// The runner of guests, where there is one.
+    /// The runner of guests, if there is one.
     #[must_use]
     pub fn runner(&self) -> Option<&HostWasmToolRunner> {
         self.host.runner.as_deref()
     }
 
-    /// What was found when the registry was put together.
+    /// The findings of building the registry.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -191,27 +190,27 @@ impl ToolRegistry {
     }
 }
 
-/// Whose a name is that another tool wants.
+/// The present owner of a name that another tool wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameHolder {
-    /// A tool that is shipped, or a step of one.
+    /// A shipped tool, or a step of one.
     Shipped,
     /// A native tool of the embedding program.
     Program,
     /// A tool of a module from outside.
     Module {
-        /// What the module is called.
+        /// The module's name.
         name: String,
     },
     /// A tool of the same module.
     SameModule,
-    /// The same tool, which is its own alias, or has an alias twice.
+    /// The same tool: an alias equals its name, or an alias comes twice.
     SameTool,
 }
 
 impl NameHolder {
-    /// Who has the names of this tool.
+    /// The holder kind of this tool's names.
     pub(crate) fn of(tool: &RegisteredTool) -> Self {
         match tool.facts().origin {
             ToolOrigin::ShippedModule
@@ -243,30 +242,30 @@ impl fmt::Display for NameHolder {
 /// Why tools cannot be registered together.
 #[derive(Debug, Error)]
 pub enum RegistryError {
-    /// A name that no tool may have, or go by.
+    /// A name or alias that is invalid.
     #[error("a tool cannot be registered under its name or an alias")]
     Name {
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: InvalidToolName,
     },
-    /// Two tools of one name.
+    /// Two tools with the same name.
     #[error("two tools are named `{name}`: {holder}")]
     Taken {
         /// The name.
         name: ToolName,
-        /// Whose it is already.
+        /// The present owner of the name.
         holder: NameHolder,
     },
-    /// A name that would be taken for another's.
+    /// A name that could be mistaken for another's.
     #[error("tool `{name}` would be taken for `{other}`")]
     LookAlike {
         /// The name.
         name: ToolName,
-        /// Whose name it looks like.
+        /// The name that it resembles.
         other: ToolName,
     },
-    /// An operation one of whose steps no module has.
+    /// A step of an operation is missing from every module.
     #[error("`{operation}` cannot be registered without its step `{step}`")]
     MissingStep {
         /// The operation.
@@ -274,21 +273,21 @@ pub enum RegistryError {
         /// The step.
         step: &'static str,
     },
-    /// A schema of results that cannot be used.
+    /// A result schema that cannot be used.
     #[error("tool `{tool}` has an unusable schema of its results")]
     ResultSchema {
         /// The tool.
         tool: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: SchemaError,
     },
-    /// A schema that cannot be used.
+    /// A parameter schema that cannot be used.
     #[error("tool `{tool}` has an unusable parameter schema")]
     Schema {
         /// The tool.
         tool: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: SchemaError,
     },

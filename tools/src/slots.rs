@@ -1,10 +1,11 @@
-//! How many calls run at once, and which of them beside each other: ten slots by default, a bounded queue before them,
-//! and one writer for each mount.
+//! Slots of calls: how many run at once, and which may run together. Ten slots by default, a bounded queue
+//! before them, and one writer per mount.
 //!
-//! A call that may write a mount runs beside no other call that may write it too, whoever makes them and whichever tools
-//! they are of: a tool that reads a file, thinks, and writes it back would lose what another one wrote in between. Calls
-//! that only read go on beside it. A call gets its slot and its mounts in one step, or waits for both: with one in hand
-//! while it waits for the other, two calls could wait for each other, and writers that wait would keep readers out.
+//! A call that may write a mount never runs together with another call that may write it, whatever their
+//! callers and tools: a tool that reads a file, thinks, and writes it back would lose the other's changes.
+//! Calls that only read run beside it. A call gets its slot and its mounts in one step, or waits for both. If
+//! it held one while waiting for the other, two calls could deadlock, and waiting writers would keep readers
+//! out.
 
 use std::{
     collections::VecDeque,
@@ -17,11 +18,11 @@ use std::{
 use portcullis_types::{CancellationToken, ToolError};
 use tokio::sync::oneshot;
 
-/// Calls that may wait for a slot; one more is refused, so that a flood of calls costs no memory.
+/// The most calls that may wait for a slot; one more is refused, so that a flood of calls costs no memory.
 pub(crate) const MAX_QUEUED: usize = 1024;
 
-/// Calls whose work may go on after they were given up, as that of a native tool that blocks its thread.
-/// With one more such call nothing runs until one of them comes back.
+/// The most calls whose work may go on after they were given up, such as native tools that block their
+/// threads. At this number new calls are refused until one of them returns.
 pub(crate) const MAX_ABANDONED: usize = 64;
 
 /// Hands out the slots.
@@ -30,32 +31,32 @@ pub(crate) struct CallSlots {
     shared: Arc<Shared>,
 }
 
-/// A slot that a call has, with the mounts that only it may write meanwhile. Calls made by a tool share their parent's
-/// slot, and have mounts of their own.
+/// A call's slot, with the mounts that only this call may write. Nested calls share their parent's slot, and
+/// have mounts of their own.
 #[derive(Debug, Clone)]
 pub(crate) struct CallSlot {
-    /// Given back when the last part of the call that could still write has let go of it; before the slot, so that
-    /// whoever waits for both and is the first finds both.
+    /// Released when the last part of the call that could still write has dropped it. Declared before the
+    /// slot, so that it drops first and the next waiter finds both.
     _writes: Option<Arc<Taken>>,
     held: Arc<Held>,
 }
 
 #[derive(Debug)]
 struct Held {
-    /// None once the call was given up.
+    /// None after the call was given up.
     taken: Mutex<Option<Taken>>,
     shared: Arc<Shared>,
 }
 
-/// What is handed out together.
+/// A slot and mounts, handed out together.
 #[derive(Debug, Default)]
 struct Wants {
     slot: bool,
-    /// Names of mounts.
+    /// Names of mounts to write.
     writes: Vec<String>,
 }
 
-/// What was handed out; goes back when it is dropped.
+/// A slot and mounts that were handed out; returned on drop.
 #[derive(Debug)]
 struct Taken {
     wants: Wants,
@@ -71,9 +72,9 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// The mounts that somebody may write now.
+    /// The mounts that a running call may write.
     written: Vec<String>,
-    /// In the order that they came in. The first that can have all it wants is the next.
+    /// In order of arrival. The first waiter whose wants are free is served next.
     queue: VecDeque<Waiter>,
     next_number: u64,
 }
@@ -86,8 +87,8 @@ struct Waiter {
 }
 
 impl CallSlot {
-    /// Leaves the slot to the next call though work of this one may go on; such work is counted until it
-    /// lets go of the slot, too.
+    /// Frees the slot for the next call, though work of this one may go on. That work counts as abandoned
+    /// until it drops the slot too.
     pub(crate) fn abandon(&self) {
         let taken = self.held.taken.lock().unwrap_or_else(PoisonError::into_inner).take();
         if taken.is_some() {
@@ -110,7 +111,7 @@ impl CallSlots {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
     }
 
-    /// Takes a slot and the mounts that the call may write, waiting for them if need be.
+    /// Takes a slot and the mounts that the call may write, waiting if needed.
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
@@ -125,7 +126,7 @@ impl CallSlots {
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
         }
         let mut taken = self.have(Wants { slot: true, writes }, cancel).await?;
-        // The two go back apart: a slot may be left to others while the work still writes.
+        // The two are returned separately: the slot may be freed while abandoned work still writes.
         let writes = std::mem::take(&mut taken.wants.writes);
         let shared = Arc::clone(&self.shared);
         let writes = (!writes.is_empty())
@@ -133,8 +134,8 @@ impl CallSlots {
         Ok(CallSlot { _writes: writes, held: Arc::new(Held { taken: Mutex::new(Some(taken)), shared }) })
     }
 
-    /// The slot of a call that makes another one, with the mounts that this other one may write. Whoever has them runs
-    /// already, so it ends.
+    /// The slot for a nested call, with the mounts that it may write. It waits only for the mounts; their
+    /// holder is running, so the wait ends.
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
@@ -184,8 +185,9 @@ impl CallSlots {
 }
 
 impl Wants {
-    /// Whether one that came first has to be served first: both want to write the same mount. A call within another one
-    /// has a slot already, and does not wait for one that has none: what that waits for may be its parent's.
+    /// Whether an earlier waiter must be served before a later one: both want to write the same mount. A
+    /// nested call (which has a slot) never waits for a call without a slot: that one may be waiting for the
+    /// slot of the nested call's parent.
     fn comes_before(&self, later: &Self) -> bool {
         (later.slot || !self.slot) && self.shares_mount(&later.writes)
     }
@@ -216,7 +218,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out what is free, to those who wait for it, in the order that they came in.
+    /// Serves waiters with what is free, in order of arrival.
     fn serve(self: &Arc<Self>) {
         loop {
             let (tell, taken) = {
@@ -226,16 +228,16 @@ impl Shared {
                 state.hand_out(&wants);
                 (tell, Taken { wants, shared: Arc::clone(self) })
             };
-            // One that has just given up hands it back, which must not happen under the lock.
+            // If the waiter has just given up, this drops `Taken`, which takes the lock: not under the lock.
             drop(tell.send(taken));
         }
     }
 }
 
 impl State {
-    /// Who is next: the first that can have all it wants, and does not take what one before it waits for.
+    /// The next waiter to serve: the first whose wants are free and not claimed by an earlier waiter.
     fn next(&self) -> Option<usize> {
-        // Most of the time everybody waits for a slot.
+        // Fast path: no slot is free, and every waiter needs one.
         if self.free == 0 && self.queue.iter().all(|waiter| waiter.wants.slot) {
             return None;
         }
@@ -244,7 +246,7 @@ impl State {
             if self.can_have(wants) && !before.iter().any(|earlier| earlier.comes_before(wants)) {
                 return Some(at);
             }
-            // There are few mounts: one of those that want the same says it for all of them.
+            // Mounts are few: one waiter stands for all with the same wants.
             let is_same = |earlier: &&Wants| earlier.slot == wants.slot && earlier.writes == wants.writes;
             if !wants.writes.is_empty() && !before.iter().any(is_same) {
                 before.push(wants);
@@ -270,7 +272,7 @@ impl Drop for Taken {
     }
 }
 
-/// A place in the queue; left when it is dropped.
+/// A position in the queue; left on drop.
 struct Queued<'a> {
     shared: &'a Arc<Shared>,
     number: u64,
@@ -283,14 +285,14 @@ impl Drop for Queued<'_> {
             let at = state.queue.iter().position(|waiter| waiter.number == self.number);
             at.and_then(|at| state.queue.remove(at))
         };
-        // Who came after it may have waited for it alone.
+        // Later waiters may have waited only for this one.
         if was_waiting.is_some() {
             self.shared.serve();
         }
     }
 }
 
-/// Leaves a slot when it is dropped, whoever else still holds it.
+/// Frees a slot on drop, even if others still hold it.
 #[derive(Debug)]
 pub(crate) struct LeaveOnDrop(pub(crate) CallSlot);
 
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writers_of_one_mount_wait_for_each_other_and_keep_no_reader_out() {
+    async fn writers_of_a_mount_wait_in_turn_and_block_no_reader() {
         let slots = CallSlots::new(3);
         let first = writing(&slots).await.expect("free");
         let (mut second, mut third) = (Box::pin(writing(&slots)), Box::pin(writing(&slots)));
@@ -372,7 +374,7 @@ mod tests {
         let readers = [reading(&slots).await, reading(&slots).await];
         let mut late = Box::pin(reading(&slots));
         assert!(poll!(&mut late).is_pending());
-        // Mount and slot come back together, and those who wait are served in their order.
+        // Mount and slot are returned together, and waiters are served in order.
         drop(first);
         let second = second.await.expect("its turn");
         assert!(poll!(&mut third).is_pending() && poll!(&mut late).is_pending());
@@ -399,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_within_another_one_waits_for_nobody_who_waits_for_a_place() {
+    async fn a_nested_call_never_waits_for_a_call_without_a_slot() {
         let slots = CallSlots::new(1);
         let parent = reading(&slots).await.expect("free");
         let mut outside = Box::pin(writing(&slots));

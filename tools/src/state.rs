@@ -8,10 +8,10 @@ use std::{
 
 use thiserror::Error;
 
-/// Makes the state folder on first use, and refuses one that others could change.
+/// Makes the state folder on first use, and makes an existing one private.
 ///
 /// # Errors
-/// [`StateError`] when it cannot be made, belongs to somebody else, or others may write to it.
+/// [`StateError`] if it cannot be made, belongs to another user, or its file system keeps no permissions.
 pub fn prepare(path: &Path) -> Result<(), StateError> {
     let failed = |source| StateError::Unusable { path: path.to_owned(), source };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -21,10 +21,10 @@ pub fn prepare(path: &Path) -> Result<(), StateError> {
         return Err(StateError::Foreign { path: path.to_owned(), owner: metadata.uid(), own });
     }
     if metadata.permissions().mode() & 0o077 != 0 {
-        // It may have been made by hand; its content is what must not be readable.
+        // A folder made by hand may be too open. Close it: its content must stay private.
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
-        // Some file systems (vfat, some shares of a virtual machine's host) have no permissions: what is made there
-        // looks open to all, and keys would be made anew at each start.
+        // Some file systems (vfat, some shares of a virtual machine's host) have no permissions: every file
+        // there looks open to all, and keys would be made anew at each start.
         let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(StateError::Modeless { path: path.to_owned(), mode });
@@ -45,7 +45,7 @@ pub enum StateError {
         #[source]
         source: std::io::Error,
     },
-    /// Its file system keeps no permissions, so that nothing in it is private.
+    /// Its file system keeps no permissions, so its content cannot be private.
     #[error(
         "the state folder `{}` has mode {mode:04o} even after `chmod 0700`: its file system keeps no permissions, so \
          keys in it would be everybody's; name a folder of another one with `--state`",
@@ -57,14 +57,14 @@ pub enum StateError {
         /// Its permissions.
         mode: u32,
     },
-    /// It belongs to somebody else, who could change what is recorded there.
+    /// It belongs to another user, who could change the records.
     #[error("the state folder `{}` belongs to user {owner}, not to us ({own})", path.display())]
     Foreign {
         /// The folder.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// Who we are.
+        /// Our user id.
         own: u32,
     },
 }

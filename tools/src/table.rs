@@ -1,4 +1,4 @@
-//! [`ToolTable`]: the registered tools by name, and by the other names that they go by.
+//! [`ToolTable`]: the registered tools, by name and alias.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,9 +16,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct ToolTable {
     tools: BTreeMap<ToolName, Arc<RegisteredTool>>,
-    /// The name of the tool that each alias stands for.
+    /// The tool's name for each alias.
     aliases: BTreeMap<ToolName, ToolName>,
-    /// Tools that should be here and are not.
+    /// Tools that should be here and are missing.
     lost: BTreeSet<ToolName>,
 }
 
@@ -43,12 +43,12 @@ impl ToolTable {
         self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(name)?))
     }
 
-    /// Notes tools that should be here and are not: their calls say so, in place of "unknown".
+    /// Notes tools that should be here and are missing: their calls fail as unavailable, not as unknown.
     pub(crate) fn note_lost(&mut self, lost: impl IntoIterator<Item = ToolName>) {
         self.lost.extend(lost);
     }
 
-    /// The name of a tool that should be here and is not.
+    /// The name of a missing tool.
     pub(crate) fn lost(&self, name: &str) -> Option<&ToolName> {
         self.lost.get(name)
     }

@@ -100,7 +100,7 @@ pub(crate) struct Demo {
     pub(crate) keep: bool,
 }
 
-/// What `--strategy` says.
+/// The value of `--strategy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Strategy(pub(crate) ExecutionStrategy);
 

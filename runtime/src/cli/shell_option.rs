@@ -1,17 +1,17 @@
-//! What `--shell` says: where the commands of `shell_exec` run.
+//! The value of `--shell`: where the commands of `shell_exec` run.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// What `--shell` says.
+/// The value of `--shell`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ShellOption {
     /// A sidecar of our own.
     Own,
-    /// One of our own that confines nothing.
+    /// A sidecar of our own that confines nothing.
     Host,
-    /// None.
+    /// No shell.
     Off,
-    /// One that runs.
+    /// A running sidecar, at this socket.
     Socket(PathBuf),
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for ShellOption {
             Self::Own => f.write_str("own"),
             Self::Host => f.write_str("host"),
             Self::Off => f.write_str("off"),
-            // As the path was given; a socket is not looked for from elsewhere by its relative name.
+            // Absolute, because the started server may have another working directory.
             Self::Socket(path) => {
                 write!(f, "unix:{}", std::path::absolute(path).as_ref().unwrap_or(path).display())
             }

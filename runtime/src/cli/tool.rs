@@ -1,4 +1,4 @@
-//! The options of `portcullis tool`: those of authors, and those of operators who decide on a tool.
+//! The options of `portcullis tool`: for authors, and for operators who approve a tool.
 
 use std::path::PathBuf;
 

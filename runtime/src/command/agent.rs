@@ -1,4 +1,4 @@
-//! `portcullis agent`: a model at work with the tools.
+//! `portcullis agent`: a model works with the tools.
 
 use std::{fs, io, path::Path, process::ExitCode, sync::Arc};
 
@@ -23,14 +23,14 @@ use crate::{
     setup, sidecar,
 };
 
-/// The longest file of instructions.
+/// The longest file of instructions, in bytes.
 const MAX_SYSTEM_BYTES: u64 = 1 << 20;
 
-/// How to approve of a call that nobody could be asked about.
+/// The hint how to approve a call when there is no approver.
 const HOW_TO_APPROVE: &str =
     "nobody can be asked here: the operator can start the agent with --approve, or on a terminal";
 
-/// What a model is told where the operator has no instructions of their own.
+/// The default instructions to the model.
 const SYSTEM: &str = "\
 You work through tools, in a sandbox. Files are in /shared, which you and the person share, and in /tmp, which is \
 for what may be thrown away; /vault can be read where the policy lets you. Relative paths start at /shared. A call \
@@ -49,7 +49,7 @@ pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError>
 
     let live = (!options.json).then(|| Arc::new(Live::to_stderr()));
     let mut caller = call::caller(AGENT_ID.to_owned(), options.approve);
-    // The run's events say it.
+    // The run's events already report progress and updates.
     (caller.on_progress, caller.on_update) = (None, None);
     if let Some(live) = &live {
         let quiet = |approver| Arc::new(Quiet::new(approver, Arc::clone(live))) as Arc<dyn Approver>;
@@ -74,17 +74,17 @@ pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError>
     Ok(exit_code(&run.end))
 }
 
-/// One question to an agent: who is asked, on what terms, and what.
+/// A prompt to an agent, with the settings of the run.
 pub(super) struct Conversation<P> {
     pub(super) config: AgentConfig,
     pub(super) provider: P,
-    /// Whoever makes the calls that the model asks for.
+    /// The caller of the calls that the model asks for.
     pub(super) caller: Caller,
     pub(super) prompt: String,
 }
 
-/// Holds a conversation, from the registry's start to its end, apart from the signals. Every event is shown, in
-/// order, up to the first that cannot be. None means that it was interrupted twice.
+/// Runs a conversation, from the registry's start to its end, on a thread apart from the signals. Shows the
+/// events in order; after the first that cannot be shown, no more are. None if it was interrupted twice.
 pub(super) fn hold<P: Provider + 'static>(
     envelope: RunnerBootstrapEnvelope,
     place: ShellPlace,
@@ -99,7 +99,7 @@ pub(super) fn hold<P: Provider + 'static>(
             let registry = Arc::new(setup::registry(&envelope, place).await?);
             converse(conversation, registry, &given_up, show).await
         });
-        // A native tool that blocks its thread, or a question that nobody answers, must not keep us.
+        // Do not wait for a native tool that blocks its thread, or for an unanswered question.
         runtime.shutdown_background();
         run
     })
@@ -108,7 +108,7 @@ pub(super) fn hold<P: Provider + 'static>(
 /// The conversation itself.
 ///
 /// # Cancellation
-/// `given_up` ends the run in order.
+/// `given_up` cancels the run, which ends in order.
 async fn converse<P: Provider + 'static>(
     conversation: Conversation<P>,
     registry: Arc<ToolRegistry>,
@@ -122,7 +122,7 @@ async fn converse<P: Provider + 'static>(
     let handle = agent.handle();
     let work = async move {
         let run = agent.run(prompt).await;
-        // Its end of the events goes with it.
+        // Closes the event channel, which ends `watch`.
         drop(agent);
         run
     };
@@ -150,14 +150,14 @@ async fn converse<P: Provider + 'static>(
     shown.map(|()| run)
 }
 
-/// What a run's end lets the process exit with.
+/// The exit code of a run's end.
 pub(super) fn exit_code(end: &AgentEnd) -> ExitCode {
     match end {
         AgentEnd::Answer { .. } => ExitCode::SUCCESS,
         AgentEnd::Cancelled => ExitCode::from(INTERRUPTED),
         AgentEnd::Provider { kind: ProviderErrorKind::Configuration, .. } => ExitCode::from(2),
         AgentEnd::Provider { .. } => ExitCode::from(ToolErrorKind::Unavailable.exit_code()),
-        // Without an answer, whatever kept the model from one.
+        // Every other end without an answer.
         _ => ExitCode::FAILURE,
     }
 }
@@ -167,7 +167,7 @@ fn provider(options: &Agent) -> Result<RemoteProvider, CliError> {
     settings.base_url.clone_from(&options.base_url);
     settings.key = match (&options.key_file, options.provider.key_variable()) {
         (Some(file), _) => Some(ApiKey::from_file(file)?),
-        // Somebody else's server is not given the key of the provider's own.
+        // Never send the provider's key to another server (`--base-url`).
         (None, Some(variable)) if options.base_url.is_none() => Some(ApiKey::from_env(variable)?),
         (None, _) => None,
     };

@@ -1,4 +1,4 @@
-//! `portcullis audit`: what happened, and whether the record of it holds.
+//! `portcullis audit`: shows the audit log, and verifies it.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use crate::{
     setup,
 };
 
-/// Shows the newest rows. A line that is no row is reported and passed over; then the exit code is 1.
+/// Shows the newest rows. An unreadable line is reported and skipped; the exit code is then 1.
 pub(crate) fn log(common: &Common, limit: usize, as_json: bool) -> Result<ExitCode, CliError> {
     let path = path(common)?;
     let mut newest: VecDeque<Row> = VecDeque::new();
@@ -88,7 +88,7 @@ fn listing(rows: &VecDeque<Row>) -> String {
     table::render(["SEQ", "TIME", "AGENT", "TOOL", "OUTCOME", "CODE", "TIME TAKEN", "NAMES"], rows)
 }
 
-/// The rows of a short log, with what each call could touch and what held it.
+/// All rows of a short log, with each call's mounts and posture.
 pub(super) fn demonstrated(path: &Path) -> Result<String, CliError> {
     let rows: Vec<Row> =
         audit::rows(path).collect::<Result<_, _>>().map_err(|source| CliError::Audit { source })?;
@@ -112,7 +112,7 @@ pub(super) fn demonstrated(path: &Path) -> Result<String, CliError> {
     Ok(table::render(head, rows))
 }
 
-/// A posture in short: a session's word, or the names of a thread's layers.
+/// A posture in short: a session's posture word, or the names of a thread's layers.
 fn held_by(posture: &str) -> String {
     let mut inside = 0_usize;
     let outside = posture.chars().filter(|character| {
@@ -128,7 +128,7 @@ fn held_by(posture: &str) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// What a row says of its call.
+/// The outcome column of a row.
 fn ended(row: &Row) -> String {
     match (row.event, row.outcome) {
         (Event::Begin, _) => "begins".to_owned(),
@@ -143,7 +143,7 @@ fn milliseconds(microseconds: u64) -> String {
     format!("{}.{} ms", microseconds / 1000, microseconds % 1000 / 100)
 }
 
-/// What a verification found, in words.
+/// The findings of a verification, as text.
 pub(crate) fn verdict(report: &VerifyReport) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.

@@ -27,7 +27,7 @@ use crate::{
     terminal_approver::TerminalApprover,
 };
 
-/// What the pipeline takes at most (1 MiB), and one byte more, by which it sees that there was more.
+/// The pipeline's limit (1 MiB) plus one byte, by which the pipeline sees that there was more.
 const MAX_STDIN_BYTES: u64 = (1 << 20) + 1;
 
 /// Runs the command.
@@ -59,35 +59,35 @@ fn make(
         let registry = setup::registry(envelope, shell).await?;
         Ok(registry.execute_with_policy(call, caller).await)
     });
-    // A native tool that blocks its thread, or a question that nobody answers, must not keep us.
+    // Do not wait for a native tool that blocks its thread, or for an unanswered question.
     runtime.shutdown_background();
     result
 }
 
-/// The text of a call's arguments: as it is given, or from standard input.
+/// The text of a call's arguments, or standard input for `-`.
 pub(super) fn arguments(given: String) -> Result<String, CliError> {
     if given == "-" { read_arguments(io::stdin().lock()) } else { Ok(given) }
 }
 
-/// What comes on the standard input, for a command that reads it; nothing where a person would have to type it.
+/// Standard input for a command that reads it; empty on a terminal, where a person would have to type it.
 pub(super) fn stdin_unless_terminal() -> Result<String, CliError> {
     if io::stdin().is_terminal() { Ok(String::new()) } else { read_arguments(io::stdin().lock()) }
 }
 
-/// The arguments' text, bounded. What is too long is handed on as it is: the pipeline refuses it, and so
-/// there is a row for it.
+/// Reads the arguments, bounded. Text over the limit is passed on, so that the pipeline refuses it and
+/// records the call.
 fn read_arguments(source: impl Read) -> Result<String, CliError> {
     let failed = |source| CliError::Arguments { source };
     let mut bytes = Vec::new();
     source.take(MAX_STDIN_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 == MAX_STDIN_BYTES {
-        // It may have been cut within a character.
+        // The cut may be within a character.
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
     }
     String::from_utf8(bytes).map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
-/// Who calls from the command line.
+/// The caller of the command line.
 pub(super) fn caller(run: String, approve: bool) -> Caller {
     let mut caller = Caller::new(CLI_ID, run);
     caller.approver = if approve {
@@ -97,7 +97,7 @@ pub(super) fn caller(run: String, approve: bool) -> Caller {
     };
     caller.on_progress = Some(Arc::new(|progress| stream::tell(&format!("{}\n", progress.trim_end()))));
     caller.on_update = Some(Arc::new(|partial| {
-        // A command's output is the answer itself; it is shown twice to nobody.
+        // The output of a command is the answer itself, so it is not printed again.
         if partial.details.get("stream").is_some() {
             return;
         }
@@ -106,12 +106,12 @@ pub(super) fn caller(run: String, approve: bool) -> Caller {
     caller
 }
 
-/// Says how to approve of a call that nobody could be asked about.
+/// Adds the hint how to approve a call that was denied for want of an approver.
 pub(super) fn hinted(result: ToolResult) -> ToolResult {
     portcullis_tools::hinted(result, "read the call, then repeat it with --approve, or run it on a terminal")
 }
 
-/// What a call's outcome lets the process exit with.
+/// The exit code of a call's outcome.
 pub(super) fn exit_code(outcome: &Result<ToolOutput, ToolError>) -> ExitCode {
     match outcome {
         Ok(_) => ExitCode::SUCCESS,
@@ -137,7 +137,7 @@ fn answer(result: &ToolResult, said: Option<&str>, run: &str, as_json: bool) -> 
     Ok(code)
 }
 
-/// Shows what came of a call: its text as the answer, or why there is none.
+/// Shows the outcome of a call: its text as the answer, or its error on standard error.
 pub(super) fn show(outcome: &Result<ToolOutput, ToolError>) -> Result<(), CliError> {
     match outcome {
         Ok(output) => {
@@ -155,7 +155,7 @@ pub(super) fn show(outcome: &Result<ToolOutput, ToolError>) -> Result<(), CliErr
     }
 }
 
-/// Where the rest of a shortened output is.
+/// Tells where the rest of a shortened output is.
 pub(super) fn rest_of(output_id: &str, run: &str, bytes: u64) -> String {
     let run = if run == CLI_ID { String::new() } else { format!(" --run {run}") };
     format!(

@@ -1,6 +1,6 @@
-//! `portcullis doctor`: what is enforced here, with the proof, and how to get what is missing.
+//! `portcullis doctor`: shows what is enforced here, with the proof, and how to get what is missing.
 //!
-//! What it finds is a value, shown as text or as JSON. A start that fails is a finding too.
+//! The findings are a value, shown as text or as JSON. A failed start is a finding too.
 
 mod shown;
 
@@ -41,7 +41,8 @@ pub(crate) fn run(common: &Common, options: &cli::Doctor) -> Result<ExitCode, Cl
     Ok(exit_code(&findings))
 }
 
-/// What it finds, in a few lines, and the exit code that says whether all that the policy requires holds.
+/// The findings in a few lines, and the exit code, which tells whether everything that the policy requires
+/// holds.
 pub(super) fn summary(common: &Common) -> Result<(String, ExitCode), CliError> {
     let findings = examine(common)?;
     Ok((shown::summary(&findings), exit_code(&findings)))
@@ -51,11 +52,11 @@ fn exit_code(findings: &Findings) -> ExitCode {
     if findings.ok { ExitCode::SUCCESS } else { ExitCode::from(ToolErrorKind::Unavailable.exit_code()) }
 }
 
-/// All that was found.
+/// All findings.
 #[derive(Debug, Serialize)]
 struct Findings {
     version: &'static str,
-    /// Whether all that the policy requires was seen to hold.
+    /// Whether everything that the policy requires was seen to hold.
     ok: bool,
     layers: Vec<LayerFinding>,
     shell: Option<ShellFinding>,
@@ -65,9 +66,9 @@ struct Findings {
     policy: PolicyFinding,
     tools: Option<ToolCount>,
     audit: Option<AuditFinding>,
-    /// Files of the mounts that have names elsewhere.
+    /// Files of the mounts that also have names outside them or in another mount.
     hard_links: Option<LinkFinding>,
-    /// What kept the tools from starting, with its causes.
+    /// Why the tools do not start, with the causes.
     error: Option<String>,
     missing: Vec<Missing>,
 }
@@ -84,18 +85,18 @@ struct LayerFinding {
     evidence: Vec<Evidence>,
 }
 
-/// The sidecar, as a session of it proved it.
+/// The sidecar, as one of its sessions proved it.
 #[derive(Debug, Serialize)]
 struct ShellFinding {
-    /// Whether commands run, in a session that proved at least what the policy asks for.
+    /// Whether commands run, in a session that proved at least the required posture.
     ok: bool,
-    /// Whether there is to be a shell at all.
+    /// Whether the configuration asks for a shell.
     wanted: bool,
     posture: Option<String>,
-    /// The least that the policy will do with.
+    /// The weakest posture that the policy accepts.
     least: Option<String>,
     layers: Vec<ShellLayer>,
-    /// Why there is none.
+    /// Why there is no shell.
     reason: Option<String>,
 }
 
@@ -145,7 +146,7 @@ struct ToolCount {
 struct AuditFinding {
     path: PathBuf,
     intact: bool,
-    /// What `audit verify` prints, or why it could not be verified.
+    /// The output of `audit verify`, or why the log could not be verified.
     report: String,
 }
 
@@ -154,14 +155,14 @@ struct AuditFinding {
 struct LinkFinding {
     found: Vec<String>,
     left_out: usize,
-    /// Whether the mounts have more than is looked at.
+    /// Whether the mounts have more files than were examined.
     has_more: bool,
-    /// Whether a private file has a name elsewhere: then no command runs.
+    /// Whether a private file has a name elsewhere; then no command runs.
     is_private_exposed: bool,
-    /// Some of these, by the names that they have at home.
+    /// Some of the private files with a name elsewhere, by their home names.
     private: Vec<String>,
     private_left_out: usize,
-    /// Why that cannot be told: then no command runs either.
+    /// Why exposure of private files is unknown; then no command runs either.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<String>,
 }
@@ -174,7 +175,7 @@ impl LinkFinding {
     }
 }
 
-/// Something that is not there, and how to get it.
+/// A missing part, and how to get it.
 #[derive(Debug, Serialize)]
 struct Missing {
     what: String,
@@ -185,10 +186,10 @@ struct Missing {
 fn examine(common: &Common) -> Result<Findings, CliError> {
     let envelope = setup::envelope(common)?;
     let files = PolicyFiles::find(&envelope)?;
-    // A policy that cannot be used requires nothing that could be examined.
+    // Load the policy first: an unusable policy requires nothing that could be examined.
     let policy = files.load(envelope.sandbox_tier)?;
     let support = probe_kernel();
-    // Before the start, which mends what a crash left and perhaps hides more.
+    // Verify before the start, which mends what a crash left in the log and could hide more.
     let audit = audit_finding(&envelope);
     let runtime = setup::runtime()?;
     let started = runtime.block_on(start(&envelope, sidecar::place(common)));
@@ -240,7 +241,7 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
     })
 }
 
-/// Starts the tools as for a call, and has a worker thread prove what holds it.
+/// Starts the tools as for a call, and lets a worker thread prove its confinement.
 async fn start(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellPlace,
@@ -284,13 +285,12 @@ fn shell_layer(layer: LayerHealth) -> ShellLayer {
     ShellLayer { layer: name, status, reason, evidence: evidence.collect() }
 }
 
-/// The module of a tool of ours: a stranger's would take its time.
+/// The module of a shipped tool: a foreign module would take longer.
 fn shipped(tool: &RegisteredTool) -> Option<&Arc<GuestModule>> {
     tool.module().filter(|_| tool.facts().origin == ToolOrigin::ShippedModule)
 }
 
-/// Whether an error of the start says something about what is enforced here, and not only that the
-/// options are wrong.
+/// Whether a failed start tells something about enforcement here, as opposed to wrong options.
 fn is_finding(error: &CliError) -> bool {
     use BootstrapError as E;
     matches!(
@@ -301,8 +301,7 @@ fn is_finding(error: &CliError) -> bool {
     )
 }
 
-/// Where the tools do not start, the layers that are to be had are proven all the same, on a thread that
-/// does nothing else.
+/// Proves the available layers even if the tools do not start, on a thread that does nothing else.
 fn prove_without_tools(
     envelope: &RunnerBootstrapEnvelope,
     policy: &policy::WorkspaceSecurityPolicy,
@@ -357,7 +356,8 @@ fn layer_finding(
     }
 }
 
-/// What verification finds; nothing where there is no log yet, or one that the next start will mend.
+/// The result of verification; none if there is no log yet, or only a torn tail that the next start will
+/// mend.
 fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
     let path = audit::log_path(&envelope.state);
     let (intact, report) = match audit::verify(&path) {

@@ -1,5 +1,5 @@
-//! Ctrl-C, and what it does to work that is under way: the first cancels it, the second does not wait for it.
-//! Whoever does one thing after the other says itself what an interrupt means to it.
+//! Ctrl-C during work: the first cancels the work, the second stops waiting for it. A command with several
+//! steps defines the effect of an interrupt itself, through [`Interruptible`].
 
 use std::io;
 
@@ -11,16 +11,16 @@ use tokio::{
 
 use crate::{error::CliError, output::stream, setup};
 
-/// What a shell expects of a program that an interrupt ended.
+/// The exit code that shells expect of a program ended by an interrupt.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// Work that hears of interrupts while it is under way.
+/// Work that reacts to interrupts.
 pub(super) trait Interruptible {
-    /// Does what an interrupt asks for; `false` if the work is to be waited for no longer.
+    /// Reacts to an interrupt; `false` if the work must not be waited for any longer.
     fn interrupt(&self, interrupt: Interrupt) -> bool;
 }
 
-/// The work of one call: it is cancelled, and its row says so.
+/// The work of one call: it is cancelled, and its audit row says so.
 impl Interruptible for CancellationToken {
     fn interrupt(&self, _interrupt: Interrupt) -> bool {
         let is_first = !self.is_cancelled();
@@ -29,8 +29,8 @@ impl Interruptible for CancellationToken {
     }
 }
 
-/// Does work on a thread apart from the signals: whatever it waits for, an interrupt is heard. Where the work is
-/// waited for no longer, there is no answer.
+/// Does work on a separate thread, so that interrupts are heard whatever the work waits for. None if the work
+/// is no longer waited for.
 pub(super) fn apart<T: Send + 'static>(
     heard: &impl Interruptible,
     work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
@@ -39,23 +39,24 @@ pub(super) fn apart<T: Send + 'static>(
     std::thread::Builder::new()
         .name("portcullis-call".to_owned())
         .spawn(move || {
-            // Nobody waits for a call that was interrupted twice.
+            // After a second interrupt no receiver is left.
             let _ = sender.send(work());
         })
         .map_err(|source| CliError::Start { source })?;
     setup::runtime()?.block_on(interruptible(ended, heard))?.transpose()
 }
 
-/// Waits for the work, or until it hears of an interrupt after which it is not waited for.
+/// Waits for the work, or until an interrupt ends the wait.
 ///
 /// # Cancellation
-/// Safe; the work goes on.
+/// Safe: the work goes on.
 async fn interruptible<T>(
     mut ended: oneshot::Receiver<T>,
     heard: &impl Interruptible,
 ) -> Result<Option<T>, CliError> {
     let mut interrupts = Interrupts::listen()?;
     loop {
+        // `biased`: work that is done wins over an interrupt.
         tokio::select! {
             biased;
             ended = &mut ended => {
@@ -64,7 +65,7 @@ async fn interruptible<T>(
             }
             interrupt = interrupts.next() => {
                 if stream::stderr_is_terminal() {
-                    // It may stand in the middle of a line, perhaps behind a question.
+                    // The cursor may be in the middle of a line, such as after a question.
                     stream::tell("\n");
                 }
                 if !heard.interrupt(interrupt) {
@@ -75,15 +76,15 @@ async fn interruptible<T>(
     }
 }
 
-/// What asks a program to end what it does.
+/// A request to end the program's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interrupt {
     CtrlC,
-    /// SIGTERM, the signal by which systems end programs.
+    /// SIGTERM, the system's request to end.
     Terminate,
 }
 
-/// Ctrl-C, and the signal by which systems end programs.
+/// Listener for SIGINT and SIGTERM.
 pub(super) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
@@ -95,7 +96,7 @@ impl Interrupts {
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next interrupt.
     ///
     /// # Cancellation
     /// Safe: no signal is lost.

@@ -1,4 +1,4 @@
-//! The commands, one per file, and which is which.
+//! The commands, one per file, and their dispatch.
 
 mod agent;
 mod audit;

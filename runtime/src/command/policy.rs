@@ -1,4 +1,4 @@
-//! `portcullis policy`: the shipped policy, and what a policy gives to whom.
+//! `portcullis policy`: prints the shipped policy, and checks what a policy gives to each tool.
 
 use std::{fmt::Write as _, path::Path, process::ExitCode};
 
@@ -21,7 +21,8 @@ pub(crate) fn default() -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks one file by itself. Who can change it is told, and no fault: a file that is only looked at is not obeyed.
+/// Checks a single file. A file that other users can change gives a warning, not an error: it is only shown,
+/// not obeyed.
 pub(crate) fn check_file(common: &Common, file: &Path, modules: Modules) -> Result<ExitCode, CliError> {
     let files = PolicyFiles::read(file)?;
     let policy = files.load(common.sandbox_tier)?;
@@ -34,7 +35,7 @@ pub(crate) fn check_file(common: &Common, file: &Path, modules: Modules) -> Resu
             tell(&mut warnings, idle.iter().chain(policy.warnings()));
             shipped(&policy)
         }
-        // The entry may be for a tool of a module, and only that knows what it has.
+        // The entry may be for a module's tool, so the modules must be asked.
         Err(_) if has_modules => {
             let envelope = setup::envelope_with(common, modules)?;
             let runtime = setup::runtime()?;
@@ -51,7 +52,7 @@ pub(crate) fn check_file(common: &Common, file: &Path, modules: Modules) -> Resu
 pub(crate) fn check_in_force(common: &Common, modules: Modules) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, modules)?;
     let files = PolicyFiles::find(&envelope)?;
-    // First by itself, so that a policy with faults leaves no folders behind.
+    // Load the policy first, so that one with faults leaves no folders behind.
     files.load(envelope.sandbox_tier)?;
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
@@ -62,7 +63,7 @@ pub(crate) fn check_in_force(common: &Common, modules: Modules) -> Result<ExitCo
     answer(&files, policy, &listing, &warnings)
 }
 
-/// Prints all that holds, and then what is hardly meant.
+/// Prints the effective policy, then the warnings.
 fn answer(
     files: &PolicyFiles,
     policy: &WorkspaceSecurityPolicy,
@@ -86,7 +87,7 @@ fn tell<'a>(warnings: &mut Vec<String>, faults: impl Iterator<Item = &'a PolicyF
     warnings.extend(faults.map(ToString::to_string));
 }
 
-/// What the shipped tools get, without any of them being there.
+/// The assignments of the shipped tools, without a registry.
 fn shipped(policy: &WorkspaceSecurityPolicy) -> String {
     let rows = shipped_tools().map(|facts| {
         let assigned = policy.describe(&facts);

@@ -1,4 +1,4 @@
-//! `portcullis serve`: the tools for clients of the Model Context Protocol.
+//! `portcullis serve`: serves the tools to clients of the Model Context Protocol.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     setup, sidecar,
 };
 
-/// How long what did not end in time has to write its rows.
+/// How long calls that did not end in time have to write their rows.
 const LEFTOVERS: Duration = Duration::from_secs(1);
 
 /// Runs the command.
@@ -31,13 +31,13 @@ pub(crate) fn run(common: &Common, options: Serve) -> Result<ExitCode, CliError>
     }
     let runtime = setup::runtime()?;
     let served = runtime.block_on(serve(common, options));
-    // What is left of calls writes its rows; a native tool that blocks its thread must not keep us.
+    // Leftover calls write their rows; a native tool that blocks its thread is not waited for.
     runtime.shutdown_timeout(LEFTOVERS);
     served
 }
 
-/// Serves until the client leaves or a signal says to end; then its calls are cancelled and their ends waited for,
-/// unless another signal says not to.
+/// Serves until the client leaves or a signal asks to end. After a signal, calls are cancelled and their ends
+/// awaited, unless a second signal arrives.
 ///
 /// # Cancellation
 /// Dropping the future cancels the calls.
@@ -45,7 +45,7 @@ async fn serve(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
     let Serve { http, token_file, allow_remote, allow_hosts, allow_origins, approve, modules, .. } = options;
     let envelope = setup::envelope_with(common, modules)?;
     let mut signals = Signals::listen()?;
-    // Before anything is made: a wrong address is wrong usage.
+    // Bind first: a wrong address is wrong usage, and nothing is made yet.
     let listener = match http {
         Some(address) => Some(bind(address, allow_remote).await?),
         None => None,
@@ -81,7 +81,7 @@ async fn serve(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
     }
 }
 
-/// The token that the operator names, else the state folder's own, and its file.
+/// The token in the operator's file, else in the state folder's, and the path of the file.
 fn token(
     file: Option<PathBuf>,
     envelope: &RunnerBootstrapEnvelope,
@@ -92,7 +92,7 @@ fn token(
     })
 }
 
-/// The address as clients may name it, unless it stands for all of this machine's.
+/// The address as clients may name it, unless it is the unspecified address (all interfaces).
 fn own_host(address: SocketAddr) -> Option<String> {
     let ip = address.ip();
     (!ip.is_unspecified()).then(|| if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() })
@@ -105,7 +105,7 @@ async fn registry(
     setup::registry(envelope, sidecar::place(common)).await.map(Arc::new)
 }
 
-/// Reads policy and modules anew. What cannot be used leaves everything as it was.
+/// Reloads policy and modules. If they cannot be used, everything stays unchanged.
 async fn reload(common: &Common, envelope: &RunnerBootstrapEnvelope, server: &McpServer) {
     let again = async {
         let registry = registry(common, envelope).await?;
@@ -117,7 +117,7 @@ async fn reload(common: &Common, envelope: &RunnerBootstrapEnvelope, server: &Mc
     }
 }
 
-/// What ends a server, and what makes it read anew.
+/// The signals that end a server, and the one that makes it reload.
 struct Signals {
     end: Interrupts,
     hangup: Signal,
@@ -129,7 +129,7 @@ impl Signals {
         Ok(Self { end: Interrupts::listen()?, hangup })
     }
 
-    /// Heeds signals until one says to end.
+    /// Reloads at each hangup, until a signal asks to end.
     async fn heed(&mut self, reload: impl AsyncFn()) {
         loop {
             tokio::select! {
@@ -144,7 +144,8 @@ impl Signals {
     }
 }
 
-/// How a client starts this program with the same options, by paths that hold wherever it is started.
+/// The command by which a client starts this program with the same options. Paths are absolute, so that they
+/// hold in any working directory.
 fn launch(common: &Common, options: &Serve) -> Result<Launch, CliError> {
     let failed = |source| CliError::Start { source };
     let program = std::env::current_exe().map_err(failed)?;

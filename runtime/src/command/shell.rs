@@ -1,4 +1,4 @@
-//! `portcullis shell`: a person's commands where a model's would run, by the same way.
+//! `portcullis shell`: runs a person's commands where a model's would run, through the same pipeline.
 
 mod under_way;
 
@@ -24,13 +24,13 @@ use crate::{
     setup, sidecar,
 };
 
-/// The run of a person's commands, so that the audit log tells them from others.
+/// The run of a person's commands, which marks them in the audit log.
 const RUN: &str = "shell";
 
-/// What an exit by signal adds to the signal's number, as shells have it.
+/// The offset of a signal's number in an exit code, as in shells.
 const SIGNALLED: i64 = 128;
 
-/// Runs the command, or one line after the other.
+/// Runs the command, or standard input line by line.
 pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
     let place = sidecar::place(common);
@@ -52,14 +52,14 @@ pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError>
     Ok(ExitCode::from(code.unwrap_or(INTERRUPTED)))
 }
 
-/// Whoever types a command has approved of it.
+/// The caller of the commands. It approves of all: the person has typed them.
 fn caller(cancel: CancellationToken) -> Caller {
     let mut caller = Caller::new(CLI_ID, RUN);
     caller.cancel = cancel;
     caller.approver = Some(Arc::new(ApproveAll));
     caller.on_update = Some(Arc::new(|partial: ToolOutput| {
         let shown = text::of_content(&partial.content);
-        // Nobody to read it is found out at the end.
+        // Write errors are ignored: the command goes on without a reader.
         let _ = if stream::stdout_is_terminal() {
             stream::answer(&text::for_terminal(&shown))
         } else {
@@ -69,8 +69,8 @@ fn caller(cancel: CancellationToken) -> Caller {
     caller
 }
 
-/// Reads commands as a person types them, until the end of the input. A list of commands that nobody types ends
-/// with the one that is cancelled.
+/// Runs standard input line by line, until its end. At a terminal, a cancelled command does not end the
+/// session; a list of commands ends with a cancelled one.
 async fn by_line(
     registry: &ToolRegistry,
     envelope: &RunnerBootstrapEnvelope,
@@ -106,12 +106,12 @@ async fn by_line(
     }
 }
 
-/// What a list exits with that was not run to its end: never as if it had been.
+/// The exit code of a list that did not run to its end: never 0.
 fn interrupted(last: u8) -> u8 {
     if last == 0 { INTERRUPTED } else { last }
 }
 
-/// Runs one command; its output, and that of jobs of earlier ones, has been shown when it ends.
+/// Runs one command. Its output, and that of earlier background jobs, has been shown when it returns.
 async fn exec(
     registry: &ToolRegistry,
     cancel: &CancellationToken,
@@ -122,7 +122,7 @@ async fn exec(
     registry.execute_with_policy(new_call(SHELL_EXEC, arguments.to_string()), &caller(cancel.clone())).await
 }
 
-/// What the command's end lets this process exit with.
+/// The exit code of this process for the command's end.
 fn end(result: &ToolResult) -> u8 {
     match &result.outcome {
         Ok(_) => {

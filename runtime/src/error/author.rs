@@ -1,4 +1,4 @@
-//! What keeps an author's command from its answer.
+//! Errors of an author's commands.
 
 use std::{io, path::PathBuf};
 
@@ -8,45 +8,45 @@ use thiserror::Error;
 /// Why a tool's crate cannot be made, built or tried.
 #[derive(Debug, Error)]
 pub(crate) enum AuthorError {
-    /// The name is none that a tool may have.
+    /// The name is invalid for a tool.
     #[error(transparent)]
     Name(#[from] InvalidToolName),
-    /// The name is a shipped tool's.
+    /// The name is a shipped tool's, or resembles one.
     #[error("{}", taken(name, shipped))]
     Shipped { name: String, shipped: &'static str },
-    /// Something is there already.
+    /// The path is already taken.
     #[error("`{}` is there already, and nothing is overwritten; name another folder with --dir", path.display())]
     Exists { path: PathBuf },
     /// The new crate cannot be written.
     #[error("cannot make the crate `{}`", path.display())]
     Make { path: PathBuf, source: io::Error },
-    /// What was named is not the SDK.
+    /// The named folder is not the SDK.
     #[error("`{}` is not the folder of the crate `portcullis-sdk`", path.display())]
     NotTheSdk { path: PathBuf },
-    /// The SDK is nowhere near.
+    /// The SDK was not found.
     #[error(
         "there is no folder `sdk` with the crate `portcullis-sdk` above `{}` or above this program; name it with --sdk DIR",
         from.display()
     )]
     NoSdk { from: PathBuf },
-    /// A path that cannot stand in a manifest.
+    /// The path is not UTF-8, so it cannot stand in a manifest.
     #[error("the path `{}` is not UTF-8, so no manifest can name it", path.display())]
     PathText { path: PathBuf },
-    /// There is no crate.
+    /// The folder has no crate.
     #[error("there is no crate in `{}`; name its folder with --dir, or make one with `portcullis tool new NAME`", path.display())]
     NoCrate { path: PathBuf },
-    /// It is a crate that makes no module.
+    /// The crate makes no module.
     #[error(
         "the crate `{name}` has no program, so it makes no module; `export_tools!` belongs into its `src/main.rs`"
     )]
     NoProgram { name: String },
-    /// A program that is needed cannot be started.
+    /// A required program cannot be started.
     #[error("cannot start `{program}`; tools are built with Rust's own: https://rustup.rs")]
     Start { program: &'static str, source: io::Error },
-    /// Cargo said why.
+    /// Cargo failed, and has printed why.
     #[error("{what}; cargo says why above")]
     Cargo { what: &'static str },
-    /// The program exports nothing.
+    /// The program has no `export_tools!`.
     #[error(
         "`{}` has no `export_tools!`, which makes its `fn main`: end it with `export_tools![NAME];`, where NAME is the function with `#[tool]`; cargo's own words are above",
         path.display()
@@ -55,7 +55,7 @@ pub(crate) enum AuthorError {
     /// Cargo's answer cannot be read.
     #[error("cannot read what cargo says of the crate")]
     Metadata { source: serde_json::Error },
-    /// There is no compiler for the sandbox's target.
+    /// The compiler lacks the sandbox's target.
     #[error(
         "the target `wasm32-wasip1` is not installed, which modules are built for; run `rustup target add wasm32-wasip1`"
     )]
@@ -74,7 +74,7 @@ pub(crate) enum AuthorError {
         "natively a guest path means the folder of its name in the workspace, and the policy's mount `{mount}` is the folder `{folder}`"
     )]
     NativeMount { mount: String, folder: String },
-    /// The program does not say what it has.
+    /// The program does not describe its tools.
     #[error("the program does not describe its tools: {reason}")]
     Describe { reason: String },
     /// The tests failed.
@@ -113,7 +113,7 @@ impl AuthorError {
         )
     }
 
-    /// Whether something is missing that this machine could have.
+    /// Whether this machine lacks something that can be installed.
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(self, Self::Start { .. } | Self::NoTarget)
     }

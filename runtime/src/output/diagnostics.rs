@@ -1,4 +1,4 @@
-//! What a tool wrote to its standard error, as its author is shown it.
+//! A tool's standard error, as its author sees it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,37 +6,37 @@ use portcullis_tools::Caller;
 
 use super::{stream, text};
 
-/// How much of it is shown on a terminal, in bytes: the end, where the message of a panic is. Programs get all
-/// that was kept.
+/// The most bytes that are shown on a terminal. The end is shown, where the message of a panic is. Programs
+/// get everything that was kept.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
 
-/// What stands before each line, so that none of it passes for a line of ours.
+/// The margin before each line, so that none can pass for a line of ours.
 const MARGIN: &str = "  | ";
 
-/// What a call's guest wrote to its standard error, gathered while the call runs.
+/// A guest's standard error, collected while the call runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Diagnostics(Arc<Mutex<String>>);
 
 impl Diagnostics {
-    /// Gathers what the guests of this caller's calls write.
+    /// Collects the standard error of this caller's guests.
     pub(crate) fn of(caller: &mut Caller) -> Self {
         let gathered = Self::default();
         let text = Arc::clone(&gathered.0);
-        // Of the last try: the others were no answer.
+        // Keep only the last try's: earlier tries gave no answer.
         caller.on_stderr = Some(Arc::new(move |said| {
             said.clone_into(&mut text.lock().unwrap_or_else(PoisonError::into_inner));
         }));
         gathered
     }
 
-    /// What there is, if there is any.
+    /// The collected text, if there is any.
     pub(crate) fn text(&self) -> Option<String> {
         let text = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         (!text.is_empty()).then_some(text)
     }
 }
 
-/// Its lines, each behind a margin, escaped, with a heading, for our standard error.
+/// The text for our standard error: a heading, then escaped lines behind a margin.
 pub(crate) fn shown(said: &str) -> String {
     shown_within(said, stream::stderr_columns())
 }

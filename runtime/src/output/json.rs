@@ -1,4 +1,4 @@
-//! Answers for programs: one JSON value and a newline, laid out for people where they read it themselves.
+//! Answers for programs: one JSON value and a newline, indented on a terminal.
 
 use portcullis_tools::ToolResult;
 use portcullis_types::{Content, ToolErrorKind};
@@ -17,13 +17,13 @@ pub(crate) fn answer(value: &impl Serialize) -> Result<(), CliError> {
     stream::answer(&text)
 }
 
-/// What came of a call. The fields and their order are the design's, for results and errors alike.
+/// The outcome of a call. Results and errors have the same fields in the same order, which programs rely on.
 #[derive(Debug, Serialize)]
 pub(crate) struct CallAnswer<'a> {
     call_id: &'a str,
     tool: &'a str,
     is_error: bool,
-    /// What a model reads; of a failed call the one text that says so.
+    /// The content for a model; for a failed call, the text of its error.
     content: Vec<Content>,
     structured: Option<&'a Value>,
     details: &'a Value,
@@ -31,8 +31,7 @@ pub(crate) struct CallAnswer<'a> {
     truncated: bool,
     original_bytes: u64,
     duration_us: u64,
-    /// What the tool wrote to its standard error, where that was asked for: for its author, and no part of what
-    /// a model reads.
+    /// The tool's standard error, if requested: for its author, never for a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr: Option<&'a str>,
 }
@@ -74,7 +73,7 @@ impl<'a> CallAnswer<'a> {
         }
     }
 
-    /// The same with what the tool wrote to its standard error.
+    /// Adds the tool's standard error.
     pub(crate) fn with_stderr(mut self, said: Option<&'a str>) -> Self {
         self.stderr = said;
         self

@@ -1,4 +1,4 @@
-//! What happens in a run, for a person who watches: the model's words, each call, what came of it.
+//! Live view of a run for a person: the model's text, each call, and its outcome.
 
 mod streamed;
 
@@ -17,59 +17,59 @@ use portcullis_types::{Message, ToolEvent, ToolResult, async_trait};
 use self::streamed::Streamed;
 use super::text;
 
-/// How many lines of a result are shown.
+/// The most lines of a result that are shown.
 const SHOWN_LINES: usize = 8;
 
-/// How many characters of one line, or of a call's arguments, are shown.
+/// The most characters of a line, or of a call's arguments, that are shown.
 const SHOWN_CHARS: usize = 160;
 
-/// How many events are held back while somebody is asked; what comes after is not shown. A call that reports on and
-/// on while nobody answers must not fill the memory.
+/// The most events that are held while an approver is asked; later ones are dropped, except those that must
+/// arrive. A call that keeps reporting while the question is open must not fill the memory.
 const HELD_EVENTS: usize = 1024;
 
-/// How often the sign of life moves.
+/// The tick of the progress line.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Shows the events of a run on one of the standard streams. On a terminal a line at the bottom says what is
-/// waited for, and whatever a terminal would act on is escaped.
+/// Shows the events of a run on one of the standard streams. On a terminal, a progress line at the bottom
+/// tells what the run waits for, and characters that a terminal would act on are escaped.
 pub(crate) struct Live {
     out: Out,
     state: Mutex<State>,
 }
 
-/// Where the events are shown.
+/// The stream of the events.
 struct Out {
     stream: Mutex<Box<dyn Write + Send>>,
-    /// Whether a person reads there, by something that acts on what it is given.
+    /// Whether it is a terminal, which acts on control characters.
     is_terminal: bool,
-    /// Whether colours are wanted there: `NO_COLOR` and `CLICOLOR` say so.
+    /// Whether to use colours, by `NO_COLOR` and `CLICOLOR`.
     has_colours: bool,
-    /// Where the sign of life is drawn.
+    /// The draw target of the progress line.
     target: fn() -> ProgressDrawTarget,
 }
 
 #[derive(Default)]
 struct State {
-    /// Whether the last thing shown was the beginning of a line.
+    /// Whether the last output ended within a line.
     within_a_line: bool,
-    /// The calls that run, with their tools.
+    /// The running calls, with their tools.
     running: Vec<(String, String)>,
-    /// Whether calls run beside others, so that results have to name theirs.
+    /// Whether calls run concurrently, so that results must name their tools.
     several: bool,
-    /// Calls whose output was shown as it came.
+    /// Calls whose output was streamed.
     streamed: Vec<(String, Streamed)>,
-    /// The call whose output the line that is being shown belongs to.
+    /// The call that the current line of streamed output belongs to.
     streams: Option<String>,
-    /// The sign of life, while something is waited for.
+    /// The progress line, while the run waits.
     waiting: Option<ProgressBar>,
-    /// How many questions are put to somebody; nothing is shown meanwhile.
+    /// The number of open questions; while there are any, events are held.
     asked: usize,
-    /// What happened meanwhile.
+    /// The held events.
     held: Vec<AgentEvent>,
 }
 
 impl Live {
-    /// Beside an answer, which goes to standard output.
+    /// On standard error, beside an answer on standard output.
     pub(crate) fn to_stderr() -> Self {
         let stderr = io::stderr();
         Self::to(Out {
@@ -80,7 +80,7 @@ impl Live {
         })
     }
 
-    /// As the answer itself.
+    /// On standard output, as the answer itself.
     pub(crate) fn to_stdout() -> Self {
         let stdout = io::stdout();
         Self::to(Out {
@@ -114,7 +114,7 @@ impl Live {
                 self.wait(state, "the model thinks");
             }
             AgentEvent::TextDelta { delta } => {
-                // The model does not go on in a line of a tool's.
+                // The model's text must not continue a line of a tool's output.
                 if state.streams.is_some() {
                     self.end_line(state);
                 }
@@ -129,12 +129,12 @@ impl Live {
             }
             AgentEvent::MessageEnd { .. } => self.end_line(state),
             AgentEvent::AgentEnd { end } => self.show_end(state, end),
-            // Starts, thoughts and ends of turns show nothing.
+            // Starts, thoughts and ends of turns are not shown.
             _ => {}
         }
     }
 
-    /// Shows a text of our own.
+    /// Shows a text of the program itself.
     pub(crate) fn say(&self, words: &str) {
         let mut state = self.state();
         self.end_line(&mut state);
@@ -142,7 +142,7 @@ impl Live {
         self.end_line(&mut state);
     }
 
-    /// Leaves the terminal to a question, as long as what this gives is kept.
+    /// Leaves the terminal to a question until the returned value is dropped.
     fn pause(&self) -> Paused<'_> {
         let mut state = self.state();
         self.end_line(&mut state);
@@ -158,7 +158,7 @@ impl Live {
                 state.several = state.running.len() > 1;
                 self.wait_for_calls(state);
             }
-            // On a terminal the line at the bottom says so.
+            // On a terminal the progress line shows it.
             ToolEvent::Heartbeat { call_id, elapsed } if !self.out.is_terminal => {
                 let running = state.running.iter().find(|(call, _)| call == call_id && state.several);
                 let name = running.map(|(_, tool)| format!("{}, ", cut(tool))).unwrap_or_default();
@@ -182,7 +182,7 @@ impl Live {
                 self.wait_for_calls(state);
             }
             ToolEvent::Pending { .. } => self.line(state, "  the result will come later"),
-            // Said by what comes before or after.
+            // Other events add nothing to what is shown before or after.
             _ => {}
         }
     }
@@ -213,7 +213,8 @@ impl Live {
         self.wait_for_calls(state);
     }
 
-    /// Shows more of a call's output, as it comes: a piece may end within a line, and the next one goes on there.
+    /// Shows more of a call's output as it arrives. A piece may end within a line, and the next one goes on
+    /// there.
     fn stream(&self, state: &mut State, call: &str, shown: &str) {
         match state.streamed.iter_mut().find(|(known, _)| known == call) {
             Some((_, streamed)) => streamed.take(shown),
@@ -258,13 +259,13 @@ impl Live {
         }
     }
 
-    /// A text in whole lines, of which so many are shown.
+    /// Shows a text in whole lines, at most `most` of them.
     fn block(&self, state: &mut State, shown: &str, most: usize) {
         if shown.is_empty() {
             return;
         }
         let lines: Vec<&str> = shown.lines().collect();
-        // The last one may say that there is more.
+        // Always show the last line: it may say that there is more.
         let first = if lines.len() > most { most - 1 } else { lines.len() };
         for line in &lines[..first] {
             self.line(state, &format!("  │ {}", cut(line)));
@@ -283,14 +284,14 @@ impl Live {
         }
     }
 
-    /// Shows what is waited for, on a terminal.
+    /// Shows the progress line, on a terminal.
     fn wait(&self, state: &mut State, what: &str) {
         if !self.out.is_terminal || state.within_a_line {
             return;
         }
         let bar = state.waiting.get_or_insert_with(|| {
             let bar = ProgressBar::with_draw_target(None, (self.out.target)());
-            // Only a template that is none is an error, and then the usual one will do.
+            // Only a malformed template is an error; the default style will do.
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
                 bar.set_style(style);
             }
@@ -306,7 +307,7 @@ impl Live {
         self.write(state, "\n");
     }
 
-    /// Ends the line that is being shown, if there is one, and the sign of life.
+    /// Ends the current line, if there is one, and the progress line.
     fn end_line(&self, state: &mut State) {
         if state.within_a_line {
             self.write(state, "\n");
@@ -316,7 +317,7 @@ impl Live {
         }
     }
 
-    /// Words that have no colour, whatever they begin with: the model's among them.
+    /// Writes uncoloured text, whatever it begins with, such as the model's.
     fn write(&self, state: &mut State, words: &str) {
         self.put(state, words, None);
     }
@@ -336,17 +337,17 @@ impl Live {
             }
         }
         let mut stream = self.out.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody is left to be told that nobody can be told.
+        // Ignore write errors: there is no stream left to report them on.
         let _ = stream.write_all(shown.as_bytes()).and_then(|()| stream.flush());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing here can be left half done.
+        // Every change is complete in itself, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How a line of ours looks in colour, by what it begins with.
+/// The colour of a line of ours, by its mark.
 fn style(line: &str) -> Option<Style> {
     let styles = [
         ("→ ", Style::new().cyan().bold()),
@@ -359,7 +360,7 @@ fn style(line: &str) -> Option<Style> {
     styles.into_iter().find(|(mark, _)| line.starts_with(mark)).map(|(_, style)| style)
 }
 
-/// A text within a line: without what would end or change it, and not longer than a line.
+/// A text for one line: escaped, and cut to [`SHOWN_CHARS`].
 fn cut(words: &str) -> String {
     let mut characters = words.chars();
     let shown: String = characters.by_ref().take(SHOWN_CHARS).collect();
@@ -367,7 +368,7 @@ fn cut(words: &str) -> String {
     format!("{}{more}", text::inline(&shown))
 }
 
-/// Nothing is shown while this lives; what happened meanwhile is, once the last one has gone.
+/// Holds events back while it lives. Dropping the last one shows them.
 struct Paused<'a>(&'a Live);
 
 impl Drop for Paused<'_> {
@@ -382,7 +383,7 @@ impl Drop for Paused<'_> {
     }
 }
 
-/// Asks somebody while nothing else is shown.
+/// An approver that pauses the live view while it asks.
 pub(crate) struct Quiet {
     asked: Arc<dyn Approver>,
     live: Arc<Live>,

@@ -1,4 +1,4 @@
-//! What a command shows: text, tables and JSON are made here; `stream` is the only file that writes.
+//! The output of commands: text, tables and JSON are made here; only `stream` writes.
 
 pub(crate) mod diagnostics;
 pub(crate) mod json;

@@ -1,4 +1,4 @@
-//! The two streams: the answer on standard output, everything said about it on standard error.
+//! The two streams: the answer on standard output, everything else on standard error.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -15,26 +15,26 @@ pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// How wide a terminal is taken to be that does not say so: as wide as the first ones were.
+/// The width of a terminal that does not report one: the classic 80 columns.
 const USUAL_COLUMNS: usize = 80;
 
-/// How wide standard output is, where it is a terminal.
+/// The width of standard output, if it is a terminal.
 pub(crate) fn stdout_columns() -> Option<usize> {
     stdout_is_terminal().then(|| columns(&console::Term::stdout()))
 }
 
-/// As [`stdout_columns`], of standard error.
+/// The width of standard error, if it is a terminal.
 pub(crate) fn stderr_columns() -> Option<usize> {
     stderr_is_terminal().then(|| columns(&console::Term::stderr()))
 }
 
 fn columns(terminal: &console::Term) -> usize {
-    // A serial line, and a terminal that was made by a program, may say 0 by 0.
+    // A serial line or a program's pseudo-terminal may report 0 by 0.
     let said = terminal.size_checked().map(|(_, columns)| columns.into());
     said.filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
 }
 
-/// Writes the answer. A reader that has seen enough (`| head`) is no error.
+/// Writes the answer. A reader that stops early (`| head`) is no error.
 pub(crate) fn answer(text: &str) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -43,11 +43,11 @@ pub(crate) fn answer(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// Says something about the answer. On a terminal, characters that it would act on are shown escaped: the
-/// text may quote a model, a tool or a file.
+/// Writes to standard error. On a terminal, characters that it would act on are escaped: the text may quote a
+/// model, a tool or a file.
 pub(crate) fn tell(text: &str) {
     let mut stderr = io::stderr().lock();
-    // Nobody is left to be told that nobody can be told.
+    // Ignore write errors: there is no stream left to report them on.
     let _ = if stderr.is_terminal() {
         stderr.write_all(text::for_terminal(text).as_bytes())
     } else {

@@ -1,18 +1,18 @@
-//! Tables for people: plain columns, so that a line can be searched for and cut.
+//! Tables for people: plain columns, so that lines can be searched and cut.
 
 use comfy_table::{ContentArrangement, Table, presets};
 use portcullis_types::is_right_to_left;
 
 use super::{stream, text};
 
-/// A table with a head. Cells are shown with deceptive characters escaped.
+/// A table with a head. Deceptive characters in cells are escaped.
 pub(crate) fn render<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
-    // Lines are only folded where a person sees their width.
+    // Fold lines only on a terminal, whose width a person sees.
     let columns = stream::stdout_is_terminal().then(|| console::Term::stdout().size_checked()).flatten();
     render_within(head, rows, columns.map(|(_, columns)| columns))
 }
 
-/// A table of at most so many columns, where that is said.
+/// A table of at most `columns` columns, if given.
 fn render_within<const N: usize>(
     head: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -21,7 +21,7 @@ fn render_within<const N: usize>(
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head);
     if let Some(columns) = columns {
-        // One more, for the space before the first cell, which is taken away below.
+        // One more for the space before the first cell, which is removed below.
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.saturating_add(1));
     }
     for row in rows {
@@ -29,15 +29,15 @@ fn render_within<const N: usize>(
     }
     let mut out = String::new();
     for line in table.lines() {
-        // Only the space before the first cell: those behind it are what puts a folded cell below its beginning.
+        // Remove only the space before the first cell: further ones align the continuation of a folded cell.
         out.push_str(&in_order(line.strip_prefix(' ').unwrap_or(&line).trim_end()));
         out.push('\n');
     }
     out
 }
 
-/// A line whose columns stay in their order, though letters in them are written from right to left: marks of our own
-/// writing direction stand between them (U+200E).
+/// Keeps the columns of a line in their order if it has right-to-left letters: left-to-right marks (U+200E)
+/// stand between the columns.
 fn in_order(line: &str) -> String {
     if line.chars().any(is_right_to_left) { line.replace("  ", "\u{200e}  ") } else { line.to_owned() }
 }
@@ -71,7 +71,7 @@ mod tests {
             let second = head.find("tier").expect("a column");
             for line in shown.lines().skip(1) {
                 assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}\n{shown}");
-                // What stands in the first column is a name or a part of one; what goes on does so in its own.
+                // The first column has a name or a part of one; a continuation line stands in its own column.
                 let first = line.split(' ').next().unwrap_or(line);
                 let is_name = !first.is_empty() && names.iter().any(|name| name.contains(first));
                 let goes_on = line.get(..second).unwrap_or(line).trim().is_empty();

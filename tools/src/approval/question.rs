@@ -1,4 +1,4 @@
-//! The text by which a call is put to whoever may approve of it, the same for every way of asking.
+//! The text of a question to an approver, the same for every way of asking.
 
 use portcullis_policy::{Grant, RequestedSubject};
 use portcullis_types::display::{
@@ -8,12 +8,13 @@ use portcullis_types::display::{
 
 use super::ApprovalRequest;
 
-/// How many of the paths, addresses and commands that arguments name are shown. A call that names more says so.
+/// The number of subjects (paths, addresses, commands) that a question shows. A call with more says how many
+/// more.
 const MAX_NAMES: usize = 32;
 
-/// What is asked, on lines of at most so many columns: who calls what with which arguments, and what the call may
-/// touch. Everything that a model or a tool chose is escaped, within a frame, and bounded: where something is left
-/// out, the text says how much. It ends with a newline; how to answer is for the asker to add.
+/// The text of the question, wrapped at `columns`: who calls which tool with which arguments, and what the
+/// call may touch. Text that a model or a tool chose is escaped, framed and bounded; the text says how much
+/// was left out. It ends with a newline; the front end adds how to answer.
 #[must_use]
 pub fn question(request: &ApprovalRequest, columns: usize) -> String {
     let mut framed = Framed::new("This call needs your approval.", columns);
@@ -43,7 +44,7 @@ pub fn question(request: &ApprovalRequest, columns: usize) -> String {
     framed.finish()
 }
 
-/// Where a call runs, and what holds it there.
+/// Where a call runs, and what confines it there.
 fn place(grant: &Grant, unconfined: bool) -> String {
     match (&grant.shell, unconfined) {
         (None, false) => "in the WASM sandbox".to_owned(),
@@ -58,13 +59,13 @@ fn place(grant: &Grant, unconfined: bool) -> String {
     }
 }
 
-/// What a step of an operation may touch, while no other step may.
+/// Adds the lines on one step's grant; no other step holds this grant at the same time.
 fn step_touches(line: &mut impl FnMut(&str, &str, Lines), step: &str, grant: &Grant) {
     line("in a step", &format!("{step}, by itself"), Lines::FEW);
     touches(line, grant);
 }
 
-/// What a grant opens, and what of it the arguments name.
+/// Adds the lines on a grant: the mounts that it opens, and the subjects that the arguments name.
 fn touches(line: &mut impl FnMut(&str, &str, Lines), grant: &Grant) {
     let mounts: Vec<String> =
         grant.mounts.iter().map(|mount| format!("/{} ({})", mount.name, mount.access)).collect();
@@ -76,7 +77,7 @@ fn touches(line: &mut impl FnMut(&str, &str, Lines), grant: &Grant) {
             RequestedSubject::Url { argument, url } => (argument, "fetch", url.as_str()),
             RequestedSubject::Command { argument, command } => (argument, "execute", command.as_str()),
         };
-        // The value comes last: nothing of ours stands behind it, where it could be taken for a part of it.
+        // The value comes last: text of ours behind it could be taken for a part of it.
         line("names", &format!("{what}, `{argument}`: {value}"), Lines::MANY);
     }
     if let Some(more) = grant.subjects.len().checked_sub(MAX_NAMES).filter(|more| *more > 0) {
@@ -102,7 +103,7 @@ mod tests {
         new_call,
     };
 
-    /// Keeps what it is asked and says no.
+    /// Keeps the question and denies.
     #[derive(Default)]
     struct Keeps(Mutex<String>);
 
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_shows_each_step_of_an_operation_with_what_it_may_touch() {
+    fn the_question_shows_each_step_with_its_grant() {
         let operation = Operation::VAULT_COPYTO;
         let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
             operator: PolicySource { name: "test", text: DEFAULT_POLICY },

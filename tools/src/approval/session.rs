@@ -1,4 +1,4 @@
-//! Approvals that hold for a session: for one tool, and as long as it may touch exactly the same.
+//! Approvals that hold for a session: for one tool, as long as its grant stays the same.
 
 use std::{
     collections::BTreeSet,
@@ -14,18 +14,18 @@ use super::ApprovalRequest;
 /// How many approvals a session keeps at most. After that each call is asked about again.
 const MAX_KEPT: usize = 256;
 
-/// What somebody has approved of for the rest of a session.
+/// Calls that an approver has approved for the rest of a session.
 ///
 /// An approval covers later calls of the tool with other arguments, as long as mounts, profile, limits and
-/// whatever else the call may touch are the same. Privileged tools can have none: each of their calls is asked
-/// about.
+/// everything else that the call may touch stay the same. Privileged tools have none: each of their calls is
+/// asked about.
 #[derive(Debug, Default)]
 pub struct SessionApprovals {
     kept: Mutex<BTreeSet<[u8; 32]>>,
 }
 
 impl SessionApprovals {
-    /// Whether a call may be approved of together with those that follow.
+    /// Whether an approval of this call may cover later calls.
     #[must_use]
     pub fn may_keep(request: &ApprovalRequest) -> bool {
         request.tier != SafetyTier::Privileged
@@ -38,7 +38,7 @@ impl SessionApprovals {
         Self::may_keep(request) && key(request).is_some_and(|key| kept.contains(&key))
     }
 
-    /// Keeps an answer, where the call may have such.
+    /// Keeps an approval, if the call may have one for the session.
     pub fn keep(&self, request: &ApprovalRequest) {
         if !Self::may_keep(request) {
             return;
@@ -52,7 +52,8 @@ impl SessionApprovals {
     }
 }
 
-/// What an approval for a session is bound to: tool, tier, policy with its modules, and grants without what single arguments name.
+/// The hash that a session's approval is bound to: tool, tier, policy digest (modules included), and the
+/// grants without the subjects of the single call.
 fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
     let grants = std::iter::once(&request.grant).chain(request.steps.iter().map(|step| &step.grant));
     let mut hasher = Sha256::new();
@@ -60,7 +61,7 @@ fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
     let head = format!("{tool}\0{tier}\0{unconfined}\0{policy_digest}\0");
     hasher.update(head);
     for grant in grants {
-        // A grant that cannot be written down is bound to nothing.
+        // A grant that cannot be serialised gets no key, so no approval is kept for it.
         let mut grant = serde_json::to_value(grant).ok()?;
         if let Value::Object(fields) = &mut grant {
             fields.remove("subjects");
@@ -97,7 +98,7 @@ mod tests {
         }
     }
 
-    /// What an approver is asked about a call of `echo` under this profile.
+    /// The request that an approver gets for a call of `echo` under this profile.
     fn request(profile: &str, message: &str) -> ApprovalRequest {
         let state = tempfile::tempdir().expect("a folder");
         let text = format!("{DEFAULT_POLICY}\n[tools.echo]\napproval = \"ask\"\nprofile = \"{profile}\"\n");
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_for_the_session_covers_other_arguments_and_no_other_grant() {
+    fn a_session_approval_covers_other_arguments_and_no_other_grant() {
         let approvals = SessionApprovals::default();
         let first = request("WorkspaceRead", "a");
         assert!(!approvals.covers(&first));

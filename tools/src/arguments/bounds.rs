@@ -1,4 +1,4 @@
-//! What a schema may cost: a module from outside brings its own, and the host evaluates it.
+//! The cost limits of a schema: a module from outside brings its own schema, and the host evaluates it.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 use super::schema::SchemaError;
 
-/// Refuses a schema that is too large or too deep to be looked at.
+/// Refuses a schema that is too large or too deep to be processed.
 pub(super) fn ensure_readable(schema: &Value) -> Result<(), SchemaError> {
-    // The depth first: everything after it recurses.
+    // Check the depth first: everything after it recurses.
     if deeper_than(schema, MAX_SCHEMA_DEPTH) {
         return Err(SchemaError::TooDeep);
     }
@@ -19,16 +19,16 @@ pub(super) fn ensure_readable(schema: &Value) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Refuses a schema with too many patterns, or whose alternatives multiply: thirty definitions that name the
-/// next one twice take a validator 2^30 steps for one value. Takes the copy with references spelled out.
+/// Refuses a schema with too many patterns, or whose alternatives multiply: thirty definitions that each name
+/// the next one twice take a validator 2^30 steps for one value. Takes the copy with references spelled out.
 pub(super) fn ensure_bounded(spelled_out: &Value) -> Result<(), SchemaError> {
     Survey { root: spelled_out, weights: HashMap::new(), patterns: 0 }.schema(spelled_out)
 }
 
 struct Survey<'s> {
     root: &'s Value,
-    /// By address: how many subschemas one value is held against; 0 while that is being counted, which
-    /// also ends circles (the validator has its own guard against those).
+    /// By the schema's address: how many subschemas one value is held against. The entry is 0 while it is
+    /// computed, which ends cycles (the validator has its own guard against them).
     weights: HashMap<*const Value, u64>,
     patterns: usize,
 }
@@ -112,25 +112,24 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// How long a schema may be, written as JSON: 256 KiB. It is kept, compiled, for as long as its tool is
-/// registered.
+/// The longest schema, as JSON: 256 KiB. It stays in memory, compiled, as long as its tool is registered.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
 
-/// How many patterns a schema may have: 128. Each may take a megabyte when compiled, from a few letters.
+/// The most patterns in a schema: 128. A pattern of a few letters may take a megabyte when compiled.
 pub(super) const MAX_PATTERNS: usize = 128;
 
-/// How deep a schema may be: 100 levels of JSON. The compiler recurses, on the stack of whoever registers.
+/// The deepest schema: 100 levels of JSON. The compiler recurses on the stack of the thread that registers.
 const MAX_SCHEMA_DEPTH: usize = 100;
 
-/// How many subschemas one value may be held against: 4 096.
+/// The most subschemas that one value may be held against: 4 096.
 const MAX_EVALUATIONS: u64 = 4_096;
 
-/// Keywords whose schemas apply to the very value that theirs applies to.
+/// Keywords whose subschemas apply to the same value as the schema itself.
 const IN_PLACE: [&str; 8] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
 
-/// Keywords below which every name leads to a schema, whatever the name is.
+/// Keywords whose members are schemas by name, for any name.
 pub(super) const SCHEMAS_BY_NAME: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// Keywords below which there are values, not schemas.
+/// Keywords whose values are data, not schemas.
 pub(super) const DATA: [&str; 4] = ["enum", "const", "default", "examples"];

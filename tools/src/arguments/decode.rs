@@ -1,8 +1,8 @@
-//! Strict JSON: what two readers could understand differently, or what could exhaust one, is refused.
+//! Strict JSON: refuses text that two readers could understand differently, or that could exhaust one.
 //!
-//! The grammar is `serde_json`'s, which refuses trailing data, NaN, infinities and lone surrogates by
-//! itself. Added here: the size, the depth, and keys that come twice (a policy that reads the first and a
-//! tool that reads the last would judge and do different things).
+//! The grammar is `serde_json`'s, which refuses trailing data, NaN, infinities and lone surrogates by itself.
+//! Added here: limits of size and depth, and no duplicate keys (a policy that reads the first and a tool that
+//! reads the last would judge one thing and do another).
 
 use std::fmt;
 
@@ -12,15 +12,15 @@ use serde_json::{Map, Value, map::Entry};
 
 use super::explain::{show_name, show_text};
 
-/// How long the text of a call's arguments may be: 1 MiB. Without it one call could make the host parse,
+/// The longest arguments text of a call: 1 MiB. Without this limit, one call could make the host parse,
 /// validate and keep anything that a model or a client sends.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
-/// How deep objects and arrays may lie in each other, the outermost included: 64. Everything after the
-/// decoding may recurse over a value because of it.
+/// The deepest nesting of objects and arrays, the outermost included: 64. With this limit, the code after
+/// decoding may recurse over a value.
 pub const MAX_ARGUMENT_DEPTH: usize = 64;
 
-/// Decodes a text. Numbers beyond `u64` and `i64` become floats in the value; the text keeps them.
+/// Decodes a text. Numbers beyond `u64` and `i64` become floats in the value; the text keeps their digits.
 pub(super) fn decode_strict(text: &str) -> Result<Value, ToolError> {
     if text.len() > MAX_ARGUMENT_BYTES {
         return Err(ToolError::invalid_arguments(format!(
@@ -33,7 +33,7 @@ pub(super) fn decode_strict(text: &str) -> Result<Value, ToolError> {
     decoded.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| refusal(text, &error))
 }
 
-/// Builds one value and remembers how deep it lies.
+/// Decodes one value and tracks its depth.
 #[derive(Clone, Copy)]
 struct Strict {
     depth: usize,
@@ -80,7 +80,7 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        // `Value::from` would turn what is not finite into null.
+        // `Value::from` would turn a non-finite float into null.
         if value.is_finite() { Ok(value.into()) } else { Err(E::custom("number out of range")) }
     }
 
@@ -126,7 +126,7 @@ fn refusal(text: &str, error: &serde_json::Error) -> ToolError {
     ToolError::invalid_arguments(if error.is_eof() {
         format!("the arguments are not complete JSON: {problem} {place}")
     } else if error.is_data() {
-        // What `Strict` itself refused: well-formed, but not accepted.
+        // `Strict` itself refused it: well-formed JSON, but not accepted.
         format!("the arguments cannot be accepted: {problem} {place}")
     } else {
         match found(text, line, column) {
@@ -136,7 +136,7 @@ fn refusal(text: &str, error: &serde_json::Error) -> ToolError {
     })
 }
 
-/// What stands at a place, a few characters of it. Lines and columns count from 1, columns in bytes.
+/// The text at an error's place, a few characters of it. Lines and columns count from 1, columns in bytes.
 fn found(text: &str, line: usize, column: usize) -> Option<String> {
     let line = text.split('\n').nth(line.checked_sub(1)?)?;
     let mut start = column.checked_sub(1)?.min(line.len());

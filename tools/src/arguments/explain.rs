@@ -1,7 +1,7 @@
-//! What is wrong with a call's arguments, in words that a model can act on.
+//! Messages about wrong arguments that a model can act on.
 //!
 //! Values and names are the model's own, but a front end may print them: they are cut, and characters that
-//! move a cursor or turn the writing direction are escaped.
+//! move a cursor or change the writing direction are escaped.
 
 use std::{collections::BTreeSet, fmt::Write as _, io};
 
@@ -15,12 +15,12 @@ use serde_json::Value;
 
 use super::repair::Step;
 
-/// Everything that is wrong with one call's arguments.
+/// All faults of one call's arguments.
 #[derive(Debug, Default)]
 pub(super) struct Complaints(Vec<Complaint>);
 
 impl Complaints {
-    /// Adds a float that JSON Schema takes for an integer.
+    /// Adds a float such as 5.0, which JSON Schema takes for an integer.
     pub(super) fn not_an_integer(&mut self, root: &Value, place: Vec<Step>) {
         let value = place.iter().try_fold(root, |value, step| match step {
             Step::Index(index) => value.get(index),
@@ -30,12 +30,12 @@ impl Complaints {
         self.0.push(Complaint::about_value(place, &text));
     }
 
-    /// Adds what the validator found.
+    /// Adds the validator's errors.
     pub(super) fn collect(&mut self, schema: &Value, errors: ErrorIterator<'_>) {
         let errors: Vec<_> = errors.take(MAX_COLLECTED).collect();
         let choices: BTreeSet<_> = errors.iter().filter(|error| is_choice(error)).map(place_of).collect();
         for error in &errors {
-            // A list of the allowed values says of which type they are.
+            // The list of allowed values already shows the type.
             if matches!(error.kind(), ValidationErrorKind::Type { .. }) && choices.contains(place_of(error)) {
                 continue;
             }
@@ -47,8 +47,8 @@ impl Complaints {
         self.0.is_empty()
     }
 
-    /// Whether this example shows what a wrong value should have been: words alone often do not help a model. One that
-    /// lacks the field is no help, and a field that is only missing is named already.
+    /// Whether this example helps with a wrong value: words alone often do not help a model. An example
+    /// without the wrong field does not help, and a missing field is named already.
     pub(super) fn want(&self, example: &Value) -> bool {
         let shows = |complaint: &Complaint| match complaint.place.first() {
             Some(Step::Key(name)) => example.get(name).is_some(),
@@ -57,7 +57,7 @@ impl Complaints {
         self.0.iter().any(|complaint| complaint.rank == Rank::Wrong && shows(complaint))
     }
 
-    /// One error with all of it, sorted by place; nothing if there is nothing.
+    /// All faults as one error, sorted by place; `Ok` if there are none.
     pub(super) fn into_result(mut self) -> Result<(), ToolError> {
         if self.0.is_empty() {
             return Ok(());
@@ -79,7 +79,7 @@ impl Complaints {
     }
 }
 
-/// One thing that is wrong. The order is that of the message: missing fields, unknown ones, wrong ones.
+/// One fault. The order is that of the message: missing fields, unknown ones, wrong ones.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Complaint {
     rank: Rank,
@@ -192,8 +192,8 @@ fn problem(kind: &ValidationErrorKind, instance: &Value) -> String {
     }
 }
 
-/// The one branch that was meant: an optional value has a second branch for null, a tagged one has many,
-/// and only one of them fails for more than the value's type or tag.
+/// The one branch that was meant. An optional value has a second branch for null and a tagged one has many;
+/// only the meant branch fails for more than the value's type or tag.
 fn meant_branch<'c>(
     context: &'c [Vec<ValidationError<'static>>],
     at: &str,
@@ -205,7 +205,7 @@ fn meant_branch<'c>(
     }
 }
 
-/// Whether an error says that a value is of another kind than a branch is about.
+/// Whether an error says that the value is of another type or tag than the branch.
 fn is_other_kind(error: &ValidationError<'_>, at: &str) -> bool {
     use ValidationErrorKind as Kind;
     let place = error.instance_path().as_str();
@@ -218,7 +218,7 @@ fn is_other_kind(error: &ValidationError<'_>, at: &str) -> bool {
     }
 }
 
-/// What all branches together would have taken.
+/// The message when no single branch was meant: the types and values that the branches accept.
 fn no_branch(context: &[Vec<ValidationError<'static>>], instance: &Value) -> String {
     use ValidationErrorKind as Kind;
     let mut kinds: Vec<&'static str> = Vec::new();
@@ -251,7 +251,7 @@ fn names_beside<'s>(schema: &'s Value, schema_path: &str) -> Vec<&'s str> {
 }
 
 fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    // Comparing takes time in the product of the lengths, and the name is whatever the model wrote.
+    // The comparison takes time in the product of the lengths, and the model chooses the name.
     if name.len() > MAX_SHOWN_CHARS {
         return None;
     }
@@ -286,7 +286,7 @@ fn named(kind: JsonType) -> &'static str {
     }
 }
 
-/// What a value is, with its article.
+/// The JSON type of a value, with its article.
 pub(super) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -336,8 +336,8 @@ pub(super) fn place_name(place: &[Step]) -> String {
     names.join("/")
 }
 
-/// The steps of a JSON pointer. A member whose name is a number sorts like an item; nothing else depends
-/// on the difference.
+/// The steps of a JSON pointer. A member whose name is a number becomes an index, which affects only the
+/// order of messages.
 fn steps(pointer: &str) -> Vec<Step> {
     let parts = pointer.split('/').skip(1);
     parts
@@ -351,7 +351,7 @@ fn steps(pointer: &str) -> Vec<Step> {
 /// A value as JSON, cut to [`MAX_SHOWN_CHARS`].
 fn show(value: &Value) -> String {
     let mut head = Head(Vec::new());
-    // A full head ends the writing; that is its purpose, not a failure.
+    // A full head fails the write on purpose: the rest is not needed.
     let _ = serde_json::to_writer(&mut head, value);
     show_text(&String::from_utf8_lossy(&head.0), MAX_SHOWN_CHARS)
 }
@@ -388,14 +388,14 @@ impl io::Write for Head {
     }
 }
 
-/// How much of a value or name is shown.
+/// The longest part of a value or name that is shown.
 const MAX_SHOWN_CHARS: usize = 80;
 
-/// How many allowed values are listed.
+/// The most allowed values that are listed.
 const MAX_LISTED: usize = 20;
 
-/// How many complaints a message has.
+/// The most faults that a message has.
 const MAX_SHOWN: usize = 10;
 
-/// How many errors are looked at: a list of 10^5 wrong items gives as many.
+/// The most errors that are collected: a list of 10^5 wrong items gives as many.
 const MAX_COLLECTED: usize = 1_000;

@@ -1,7 +1,7 @@
-//! The arguments of a call: from the text that a model wrote to a value that fits the tool's schema.
+//! The arguments of a call: from the model's text to a value that fits the tool's schema.
 //!
-//! What an argument *means* (a path, an address, a command) is the policy's business, not this module's,
-//! and nothing here rewrites the content of a string.
+//! The *meaning* of an argument (a path, an address, a command) is the policy's business. This module never
+//! rewrites the content of a string.
 
 mod bounds;
 mod decode;

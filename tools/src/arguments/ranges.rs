@@ -1,7 +1,7 @@
-//! The range that a number's format stands for.
+//! Number formats as ranges.
 //!
-//! `{"type": "integer", "format": "uint32"}` is what generators write for a `u32`. To JSON Schema the
-//! format says nothing; here a number that the tool could not decode is refused before the tool runs.
+//! Generators write `{"type": "integer", "format": "uint32"}` for a `u32`. JSON Schema ignores the format;
+//! here a number that the tool could not decode is refused before the tool runs.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ pub(super) fn spell_out_formats(schema: &mut Value) {
                 map.entry("minimum").or_insert(minimum);
                 map.entry("maximum").or_insert(maximum);
             }
-            // A value among `const`, `enum` or `default` must stay as it is.
+            // A value under `const`, `enum` or `default` must stay as it is.
             let schemas = map
                 .iter_mut()
                 .filter(|(keyword, _)| !["const", "enum", "default"].contains(&keyword.as_str()));

@@ -1,8 +1,8 @@
-//! Where the references of a schema lead, all of them to places within it.
+//! The targets of a schema's references, all of them within the schema.
 //!
-//! The validator resolves references by itself. What bounds its work and what mends arguments reads the
-//! schema too, and would have to do the same again; so they get a copy in which each reference is written
-//! as a pointer from the schema's root, whatever it was: relative to an `$id`, to an `$anchor`, percent-encoded.
+//! The validator resolves references by itself. The cost limits (`bounds`) and the repairs (`repair`) read
+//! the schema too and would have to resolve them again. They get a copy in which each reference is a pointer
+//! from the schema's root, however it was written: relative to an `$id`, to an `$anchor`, or percent-encoded.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,12 +14,12 @@ use super::{
     schema::SchemaError,
 };
 
-/// The copy. A reference that leads to one place is a pointer. Where the place depends on how the validator
-/// came there, all that it can be stand in a list under `$dynamicRef`, which is no JSON Schema any more.
+/// Returns the copy. A reference with one target becomes a pointer. If the target depends on the validator's
+/// path to it, all possible targets are listed under `$dynamicRef`; such a copy is not valid JSON Schema.
 ///
 /// # Errors
-/// [`SchemaError::Reference`] for a reference to what is no schema within this one, for two schemas of one
-/// name, and for an address that is none; [`SchemaError::TooComplex`] where the pointers get too long.
+/// [`SchemaError::Reference`] for a reference that leads to no schema within this one, for two schemas of one
+/// name, and for an invalid address; [`SchemaError::TooComplex`] if the pointers get too long.
 pub(super) fn spell_out_references(schema: &Value) -> Result<Value, SchemaError> {
     let id = schema.get("$id").and_then(Value::as_str).unwrap_or_default();
     let base = uri::from_str(id).map_err(|_not_an_address| unusable(id))?;
@@ -39,14 +39,14 @@ pub(super) fn spell_out_references(schema: &Value) -> Result<Value, SchemaError>
     Ok(spelled_out(schema, &targets))
 }
 
-/// How long all pointers of a schema may be together: 1 MiB. A name may be as long as the schema, and each
-/// reference below it repeats it.
+/// The longest total of all pointers of a schema: 1 MiB. A name may be as long as the schema, and each
+/// reference below it repeats the name.
 const MAX_POINTER_BYTES: usize = 1 << 20;
 
-/// Where each schema's references can lead, by the schema's address.
+/// The possible targets of each schema's references, by the schema's address.
 type Targets = HashMap<*const Value, Vec<Vec<String>>>;
 
-/// Walks through a schema and notes what can be referred to, and what refers.
+/// Walks through a schema and collects the possible targets and the references.
 struct Survey<'s> {
     root: &'s Value,
     places: Places<'s>,
@@ -60,14 +60,14 @@ enum Step<'s> {
 
 #[derive(Default)]
 struct Places<'s> {
-    /// By address: the schema that has it, and the pointer to it.
+    /// By address (URI): the schema and the pointer to it.
     resources: HashMap<String, (&'s Value, String)>,
     /// By address and name: the pointer to the schema with that anchor.
     anchors: HashMap<(String, &'s str), String>,
     /// By name: the pointers to all schemas that a dynamic reference can lead to.
     dynamic: HashMap<&'s str, Vec<String>>,
     references: Vec<Reference<'s>>,
-    /// What else lies in the document cannot be referred to.
+    /// All schemas. A reference to anything else in the document is refused.
     schemas: HashSet<*const Value>,
     bytes: usize,
 }
@@ -141,7 +141,7 @@ impl<'s> Survey<'s> {
         Ok(())
     }
 
-    /// The pointer to where the walk is.
+    /// The pointer to the current position of the walk.
     fn pointer(&mut self) -> Result<String, SchemaError> {
         let mut pointer = String::new();
         for step in &self.at {
@@ -160,7 +160,7 @@ impl<'s> Survey<'s> {
 }
 
 impl Places<'_> {
-    /// The pointers to what a reference can lead to, never none.
+    /// The pointers to the possible targets of a reference, at least one.
     fn targets(&self, reference: &Reference<'_>) -> Result<Vec<String>, SchemaError> {
         let refused = || unusable(reference.text);
         let (address_text, fragment) = reference.text.split_once('#').unwrap_or((reference.text, ""));
@@ -171,7 +171,7 @@ impl Places<'_> {
         let (schema, pointer) = self.resources.get(&resource).ok_or_else(refused)?;
         if !fragment.is_empty() && !fragment.starts_with('/') {
             let anchor = self.anchors.get(&(resource, fragment)).ok_or_else(refused)?;
-            // The validator may choose another of the name, by how it came here.
+            // At run time the validator may choose another dynamic anchor of this name.
             let others = self.dynamic.get(fragment).filter(|others| others.contains(anchor));
             return Ok(others.cloned().unwrap_or_else(|| vec![anchor.clone()]));
         }

@@ -1,8 +1,8 @@
-//! Lossless repairs: what a model wrote in the wrong JSON type, where only one thing can be meant.
+//! Lossless repairs: values of the wrong JSON type that can mean only one thing.
 //!
 //! `"5"`→`5`, `5.0`→`5`, `"true"`→`true`, null for an absent optional, JSON in a string where an object or
-//! array belongs. Nothing else is guessed, a value of a type that the schema takes is never touched, and
-//! the result is validated like any other.
+//! array belongs. No other guess is made. A value of a type that the schema accepts is never touched, and the
+//! result is validated like any other.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use super::{
     view::{SchemaView, Types, item, property, requires},
 };
 
-/// Which repairs are looked for.
+/// The scope of the repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// All of them: the value does not fit the schema.
+    /// All repairs: the value does not fit the schema.
     Everything,
-    /// Only `5.0`→`5`, where the schema wants whole numbers. JSON Schema takes both for the same number
-    /// and so finds no fault; a typed decoder does not.
+    /// Only `5.0`→`5`, where the schema wants whole numbers. JSON Schema takes both for the same number and
+    /// so finds no fault; a typed decoder does not accept 5.0.
     WholeNumbers,
 }
 
-/// Where a repaired value lies.
+/// A step on the way to a repaired value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     /// An item of an array.
@@ -33,7 +33,7 @@ pub(super) enum Step {
     Key(String),
 }
 
-/// What was repaired: the places, and the edit that repeats it on the text.
+/// The repaired places, and the edit that repeats the repairs on the text.
 #[derive(Debug, Default)]
 pub(super) struct Repaired {
     pub(super) places: Vec<Vec<Step>>,
@@ -47,7 +47,7 @@ pub(super) fn repair(value: &mut Value, schema: &Value, scope: Scope) -> Repaire
     Repaired { places: pass.places, edit }
 }
 
-/// Whether a value has a number that [`Scope::WholeNumbers`] could be about.
+/// Whether a value contains a number that [`Scope::WholeNumbers`] repairs.
 pub(super) fn has_whole_float(value: &Value) -> bool {
     match value {
         Value::Number(number) => whole(number).is_some(),
@@ -149,8 +149,8 @@ impl<'s> Pass<'s> {
     }
 }
 
-/// Reads a string as what the types ask for, if they do not ask for a string. The shapes exclude each
-/// other, so there is never a choice to make.
+/// Reads a string as one of the wanted types, unless a string is allowed. The types' notations exclude each
+/// other, so there is never a choice.
 pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Value, Edit)> {
     if types.allow(Types::STRING) {
         return None;
@@ -162,7 +162,7 @@ pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Val
         _ if types.allow(Types::INTEGER.or(Types::FRACTION)) && is_number_like(text) => {
             let number: Number = serde_json::from_str(text).ok()?;
             let exact = if is_integer(text) {
-                // An integer that no `Value` holds is exact in the text all the same.
+                // An integer too large for `Value` keeps its digits in the text.
                 types.allow(Types::INTEGER)
             } else {
                 types.allow(Types::FRACTION) && number.to_string() == text
@@ -184,13 +184,13 @@ pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Val
     }
 }
 
-/// A float that is a whole number, as that number; none where the float may already have lost digits.
+/// A float that is a whole number, as an integer; none if the float may already have lost digits.
 fn whole(number: &Number) -> Option<i64> {
     if !number.is_f64() {
         return None;
     }
     let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < EXACT_BELOW)?;
-    // Through the shortest text, which has no exponent below 2^53: no cast that could cut anything.
+    // Convert through text: below 2^53 it is exact and has no exponent, and no cast can truncate.
     format!("{float:.0}").parse().ok()
 }
 
@@ -212,8 +212,8 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Above 2^53 not every whole number has a float of its own.
+/// 2^53: above it, floats skip whole numbers.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 
-/// Longer than any number that a tool could decode: `u128` has 39 digits.
+/// The longest number text that is repaired; more than any that a tool decodes (`u128` has 39 digits).
 const MAX_NUMBER_BYTES: usize = 48;

@@ -1,31 +1,31 @@
-//! Changes to a JSON text that leave every byte outside the changed places as it was.
+//! Edits of a JSON text that keep every byte outside the changed places.
 //!
-//! Writing a changed value out again would be simpler, but a value cannot hold every number that the text
-//! can: a repaired `limit` must not cost a `u128` beside it its digits.
+//! Serialising the changed value would be simpler, but a `Value` cannot hold every number that a text can:
+//! the repair of a `limit` must not cost a `u128` beside it its digits.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-/// What happens to one value of a text.
+/// The edit of one value of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Edit {
-    /// It goes; only a member of an object can.
+    /// Remove it; only a member of an object can be removed.
     Remove,
-    /// Another text takes its place.
+    /// Replace it by another text.
     Replace(String),
-    /// Some members of an object change.
+    /// Edit some members of an object.
     Members(BTreeMap<String, Edit>),
-    /// Some items of an array change.
+    /// Edit some items of an array.
     Items(BTreeMap<usize, Edit>),
-    /// It was a string; the JSON in that string takes its place and may change in turn.
+    /// Replace a string by the JSON in it, which may be edited in turn.
     Unquote(String, Option<Box<Edit>>),
 }
 
-/// Applies an edit to the text of the value that the edit was made for.
+/// Applies an edit to the text that the edit was made for.
 ///
 /// # Errors
-/// When the edit was made for another text.
+/// If the edit was made for another text.
 pub(super) fn rewrite(text: &str, edit: &Edit) -> Result<String, serde_json::Error> {
     match edit {
         Edit::Remove => Ok("null".to_owned()),

@@ -26,16 +26,16 @@ use super::{
 
 /// The schema of a tool's arguments, compiled once when the tool is registered.
 ///
-/// Draft 2020-12. Formats of texts are checked, except where the schema names its dialect
-/// (`"$schema": "https://json-schema.org/draft/2020-12/schema"`), which takes them for annotations.
-/// References leave the document nowhere (there is no retriever), and patterns run on an engine whose time is linear in the text: a pattern that needs backtracking is
-/// refused here rather than used against us later.
+/// Draft 2020-12. String formats are checked, unless the schema names its dialect
+/// (`"$schema": "https://json-schema.org/draft/2020-12/schema"`), which treats them as annotations.
+/// References never leave the document (there is no retriever). Patterns run on an engine that is linear in
+/// the text: a pattern that needs backtracking is refused at registration.
 pub struct ArgumentSchema {
-    /// With its references spelled out.
+    /// The schema, with its references spelled out.
     schema: Value,
     validator: Validator<Trees>,
     known_keys: KnownKeys,
-    /// What the arguments are, for examples.
+    /// The roles of the arguments, for examples.
     roles: Vec<ArgumentRole>,
 }
 
@@ -43,8 +43,8 @@ impl ArgumentSchema {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// [`SchemaError`] for what is not the schema of an object, refers outside itself, costs too much, or
-    /// has a pattern that the linear engine does not know.
+    /// [`SchemaError`] if the schema does not describe an object, refers outside itself, costs too much, or
+    /// has a pattern that the linear engine does not support.
     pub fn compile(schema: &JsonSchema) -> Result<Self, SchemaError> {
         let written = schema.as_value();
         ensure_readable(written)?;
@@ -68,15 +68,15 @@ impl ArgumentSchema {
         Ok(Self { known_keys: KnownKeys::of(&schema), schema, validator, roles: Vec::new() })
     }
 
-    /// The same, with examples that know what the arguments are.
+    /// Adds the roles of the arguments, so that examples fit them.
     #[must_use]
     pub fn with_roles(mut self, roles: &[ArgumentRole]) -> Self {
         self.roles = roles.to_vec();
         self
     }
 
-    /// What a model is shown that got a value wrong. One that does not fit is none, a long one is no help, and what
-    /// deceives the eye is shown to nobody.
+    /// An example for a model that got a value wrong. None if the example does not fit the schema, is too
+    /// long to help, or has deceptive characters.
     fn example(&self) -> Option<Value> {
         let roles = self.roles.iter().map(|role| (role.argument.as_str(), role.role));
         let example = JsonSchema::new(self.schema.clone()).example(roles);
@@ -91,11 +91,11 @@ impl ArgumentSchema {
     /// Decodes a call's arguments, repairs them where that is allowed, and validates them. An empty text
     /// stands for `{}`.
     ///
-    /// The text handed on is the caller's own, byte for byte, unless something was repaired or ignored;
-    /// then it differs in those places, and in the order of keys and the white space around them, alone.
+    /// The checked text is the caller's own, byte for byte, unless a value was repaired or a key ignored.
+    /// Then it differs only in those places, in the order of keys and in the white space around them.
     ///
     /// # Errors
-    /// `invalid_arguments`, with everything that is wrong in one message.
+    /// `invalid_arguments`, with all faults in one message.
     pub fn check(&self, text: &str, repairs: Repairs) -> Result<CheckedArguments, ToolError> {
         if self.fits(text) {
             let args = ToolArgs::from_checked(text);
@@ -126,20 +126,20 @@ impl ArgumentSchema {
         changes.finish(&text, value)
     }
 
-    /// Whether a text fits as it stands, with nothing to repair, to leave out or to complain of. So it is with
-    /// most calls, and nothing of the text needs to be copied to see it.
+    /// Whether a text fits unchanged, with nothing to repair or to leave out. This is the fast path of most
+    /// calls and copies hardly anything.
     fn fits(&self, text: &str) -> bool {
         let Some(Read { tree, has_whole_float: false }) = Tree::read(text) else { return false };
         let Tree::Object(members) = &tree else { return false };
         self.known_keys.all(members.names()) && self.validator.is_valid(&tree)
     }
 
-    /// Refuses floats where whole numbers are meant, such as 5.0. To JSON Schema that is an integer, so
-    /// [`ArgumentSchema::check`] takes it; a typed decoder does not, and where nothing is mended the refusal
-    /// should come before a person is asked.
+    /// Refuses floats such as 5.0 where whole numbers are meant. To JSON Schema that is an integer, so
+    /// [`ArgumentSchema::check`] accepts it, but a typed decoder does not. Where repairs are off, the call
+    /// should be refused before a person is asked.
     ///
     /// # Errors
-    /// `invalid_arguments`, with all of them in one message.
+    /// `invalid_arguments`, with all such numbers in one message.
     pub fn ensure_whole_numbers(&self, args: &ToolArgs) -> Result<(), ToolError> {
         if !has_whole_float(args.value()) {
             return Ok(());
@@ -152,7 +152,7 @@ impl ArgumentSchema {
         self.refuse(complaints)
     }
 
-    /// The error of all complaints, if there are any; with an example where a value is wrong.
+    /// The error of all faults, if there are any; with an example if a value is wrong.
     fn refuse(&self, complaints: Complaints) -> Result<(), ToolError> {
         if complaints.is_empty() {
             return Ok(());
@@ -174,18 +174,18 @@ impl fmt::Debug for ArgumentSchema {
 /// Whether lossless repairs are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repairs {
-    /// They are made, and listed.
+    /// Repairs are made, and listed.
     Allowed,
-    /// What does not fit as it stands is refused: for privileged tools, whose arguments a person approves.
+    /// Arguments that do not fit are refused: for privileged tools, whose arguments a person approves.
     Off,
 }
 
 /// Arguments that fit a tool's schema.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedArguments {
-    /// What the tool is given.
+    /// The arguments for the tool.
     pub args: ToolArgs,
-    /// What was repaired, as paths such as `limit` or `filters/0/size`; `arguments` for the whole.
+    /// The repaired places, as paths such as `limit` or `filters/0/size`; `arguments` for the whole.
     pub repaired: Vec<String>,
     /// The unknown keys that were left out.
     pub ignored: Vec<String>,
@@ -195,41 +195,41 @@ pub struct CheckedArguments {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// It does not describe an object, or nothing but objects.
+    /// The schema does not describe an object, or not only objects.
     #[error("the schema does not describe an object: its type must be `object`")]
     NotAnObject,
-    /// It is too long.
+    /// The schema is too long.
     #[error("the schema has {bytes} bytes, at most {MAX_SCHEMA_BYTES} are allowed")]
     TooLarge {
         /// Its length as JSON.
         bytes: usize,
     },
-    /// It is nested too deep.
+    /// The schema is nested too deep.
     #[error("the schema is nested too deep")]
     TooDeep,
     /// One value would be held against too many subschemas.
     #[error("the schema has too many alternatives for one value")]
     TooComplex,
-    /// It has too many patterns, each of which may compile to a megabyte.
+    /// The schema has too many patterns, each of which may compile to a megabyte.
     #[error("the schema has more than {MAX_PATTERNS} patterns")]
     TooManyPatterns,
-    /// It refers to what is no schema in it, or has two of this name.
+    /// A reference leads to no schema within this one, or to two of the same name.
     #[error("the schema refers to `{reference}`, which is not one schema within it")]
     Reference {
         /// The reference.
         reference: String,
     },
-    /// It is no JSON Schema of draft 2020-12, or has a pattern that cannot be matched in linear time.
+    /// The schema is not valid draft 2020-12, or has a pattern that cannot be matched in linear time.
     #[error("the schema is malformed at `{pointer}/`: {problem}")]
     Malformed {
         /// Where, as a JSON pointer.
         pointer: String,
-        /// What is wrong there.
+        /// The fault there.
         problem: String,
     },
 }
 
-/// Decodes the text and gets at the object: the text may be empty, and some models write `null` for no
+/// Decodes the text and gets the object. An empty text stands for `{}`, and some models write `null` for no
 /// arguments or quote the whole object once more.
 fn open<'t>(
     text: &'t str,
@@ -259,7 +259,7 @@ fn open<'t>(
     })
 }
 
-/// What a call's arguments went through, to be repeated on their text.
+/// The changes to a call's arguments, to be repeated on their text.
 #[derive(Debug, Default)]
 struct Changes {
     edits: BTreeMap<String, Edit>,
@@ -302,19 +302,19 @@ impl Changes {
     }
 }
 
-/// Whether a schema says that it is one of draft 2020-12, and so has a standard's word for what its formats
-/// mean. Without `$schema` a reader decides, and a format is more use to a tool when it holds.
+/// Whether a schema names draft 2020-12 as its dialect, in which formats are annotations. Without `$schema`
+/// the reader decides, and a checked format is more use to a tool.
 fn names_its_dialect(schema: &Value) -> bool {
     let name = schema.get("$schema").and_then(Value::as_str).map(|name| name.trim_end_matches('#'));
     name == Some("https://json-schema.org/draft/2020-12/schema")
 }
 
-/// Which keys the arguments may have beside those that the schema itself refuses.
+/// The keys that arguments may have, beside those that the schema itself refuses.
 #[derive(Debug)]
 enum KnownKeys {
-    /// The schema speaks of all keys: it takes any, or refuses unknown ones.
+    /// The schema covers all keys: it accepts any, or refuses unknown ones.
     Any,
-    /// The schema is silent about all but these; the others are left out.
+    /// The schema covers only these keys; others are left out.
     Only(BTreeSet<String>),
 }
 
@@ -338,7 +338,7 @@ impl KnownKeys {
     }
 }
 
-/// With one of these in a schema, a key can matter that is not among its `properties`.
+/// Keywords that can make a key matter that is not among the schema's `properties`.
 const SPEAKS_OF_OTHER_KEYS: [&str; 17] = [
     "$dynamicRef",
     "$ref",
@@ -359,8 +359,8 @@ const SPEAKS_OF_OTHER_KEYS: [&str; 17] = [
     "unevaluatedProperties",
 ];
 
-/// How long an example may be that a model is shown.
+/// The longest example that a model is shown.
 const MAX_EXAMPLE_BYTES: usize = 512;
 
-/// How large one compiled pattern may be: 1 MiB. `(((a{99}){99}){99})` is short to write.
+/// The largest compiled pattern: 1 MiB. `(((a{99}){99}){99})` is short to write.
 const MAX_PATTERN_BYTES: usize = 1 << 20;

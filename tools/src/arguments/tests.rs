@@ -1,5 +1,4 @@
-//! The check of arguments from the outside: what comes through, what is repaired, what is refused in which
-//! words.
+//! The check of arguments from the outside: accepted texts, repairs, and the messages of refusals.
 
 use portcullis_types::{Access, ArgumentRole, JsonSchema, ToolErrorKind};
 use proptest::prelude::*;
@@ -50,7 +49,7 @@ fn repaired(text: &str, expected: &str, places: &[&str]) {
     assert_eq!(checked.args.value(), &serde_json::from_str::<Value>(expected).expect("JSON"));
     assert_eq!(checked.repaired, places);
     if let Ok(checked) = compiled.check(text, Repairs::Off) {
-        // It fits as it stands: JSON Schema takes 5.0 for an integer.
+        // It fits unchanged: JSON Schema takes 5.0 for an integer.
         assert_eq!((checked.args.text(), checked.repaired.len()), (text, 0), "repairs are off");
     }
 }
@@ -549,7 +548,7 @@ proptest! {
 }
 
 #[test]
-fn a_wrong_value_is_answered_with_an_example_that_fits_and_a_missing_one_is_not() {
+fn a_wrong_value_gets_a_fitting_example_and_a_missing_one_none() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -569,7 +568,7 @@ fn a_wrong_value_is_answered_with_an_example_that_fits_and_a_missing_one_is_not(
     assert_eq!(hint(r#"{"path":"a","mode":"creat","lines":[]}"#), Some(format!("example: {example}")));
     assert!(schema.check(example, Repairs::Off).is_ok());
     assert_eq!(hint(r#"{"mode":"create","lines":[]}"#), None);
-    // One that has nothing of what is wrong is not shown either.
+    // An example without the wrong field is not shown.
     assert_eq!(hint(r#"{"path":"a","mode":"create","lines":[7],"other":5}"#), None);
 }
 

@@ -1,8 +1,8 @@
-//! The arguments as they are held against the schema: their text, taken apart and mostly lent.
+//! The parsed arguments as the validator sees them, mostly borrowed from their text.
 //!
-//! A `Value` copies every key and every text, into maps of a size for many keys; for a long list of objects
-//! that takes longer than all checks together, and most calls need no such copy. What is read here is as
-//! strict as [`super::decode`], which says what is wrong where this does not read.
+//! A `Value` copies every key and string into maps made for many keys. For a long list of objects that takes
+//! longer than all checks together, and most calls need no such copy. This reader is as strict as
+//! [`super::decode`], which explains the fault where this one fails.
 
 use std::{borrow::Cow, cell::Cell, fmt};
 
@@ -26,15 +26,15 @@ pub(super) enum Tree<'t> {
     Object(Members<'t>),
 }
 
-/// What [`Tree::read`] reads.
+/// The result of [`Tree::read`].
 pub(super) struct Read<'t> {
     pub(super) tree: Tree<'t>,
-    /// Whether there is a number that is whole and not written so.
+    /// Whether it contains a whole number in float notation, such as 5.0.
     pub(super) has_whole_float: bool,
 }
 
 impl<'t> Tree<'t> {
-    /// Takes a text apart; nothing where it would be refused, for whatever reason.
+    /// Parses a text; none if strict decoding would refuse it, for any reason.
     pub(super) fn read(text: &'t str) -> Option<Read<'t>> {
         if text.len() > MAX_ARGUMENT_BYTES {
             return None;
@@ -47,7 +47,7 @@ impl<'t> Tree<'t> {
         Some(Read { tree, has_whole_float: has_whole_float.get() })
     }
 
-    /// The same for a value that is there already.
+    /// The tree of a value that is already decoded.
     pub(super) fn of(value: &'t Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -55,7 +55,7 @@ impl<'t> Tree<'t> {
             Value::Number(number) => Self::Number(number.clone()),
             Value::String(text) => Self::Text(Cow::Borrowed(text)),
             Value::Array(items) => Self::Array(items.iter().map(Self::of).collect()),
-            // In order of the keys, as members are.
+            // In order of the keys, as `Members` requires.
             Value::Object(members) => Self::Object(Members(
                 members.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), Self::of(value))).collect(),
             )),
@@ -76,12 +76,12 @@ impl<'t> Tree<'t> {
     }
 }
 
-/// The members of an object; more than a few are in order of their names.
+/// The members of an object. More than [`FEW`] are sorted by name.
 #[derive(Debug)]
 pub(super) struct Members<'t>(Vec<(Cow<'t, str>, Tree<'t>)>);
 
 impl<'t> Members<'t> {
-    /// Nothing where a name comes twice.
+    /// None if a name occurs twice.
     fn new(mut members: Vec<(Cow<'t, str>, Tree<'t>)>) -> Option<Self> {
         let unique = if members.len() > FEW {
             members.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -110,10 +110,10 @@ impl<'t> Members<'t> {
     }
 }
 
-/// So many are found faster by looking at each.
+/// Up to this many members, a linear search is faster than a sort.
 const FEW: usize = 8;
 
-/// Reads one value and knows how deep it lies.
+/// Reads one value and tracks its depth.
 #[derive(Clone, Copy)]
 struct Reader<'c> {
     depth: usize,
@@ -194,7 +194,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// A name, lent by the text unless it has escapes.
+/// A name, borrowed from the text unless it has escapes.
 struct Name<'de>(Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
@@ -221,7 +221,7 @@ impl<'de> Visitor<'de> for NameVisitor {
     }
 }
 
-/// The validator's word for values that are trees.
+/// The validator's value type for trees.
 pub(super) struct Trees;
 
 impl Json for Trees {
@@ -328,7 +328,7 @@ impl<'a> Object<'a, Trees> for &'a Members<'a> {
     }
 }
 
-/// Names and values.
+/// Iterator over names and values.
 pub(super) struct MembersIter<'a>(std::slice::Iter<'a, (Cow<'a, str>, Tree<'a>)>);
 
 impl<'a> Iterator for MembersIter<'a> {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_what_strict_decoding_reads_and_refuses_what_that_refuses() {
+    fn it_accepts_exactly_what_strict_decoding_accepts() {
         for text in [
             "",
             "null",
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_number_that_is_written_otherwise_is_noticed_at_any_depth() {
+    fn a_whole_number_in_float_notation_is_noticed_at_any_depth() {
         for (text, expected) in
             [("[1,2.5]", false), ("[{\"a\":[1.0]}]", true), ("1e2", true), ("-0.0", true), ("\"1.0\"", false)]
         {
@@ -413,7 +413,7 @@ mod tests {
         }
     }
 
-    /// Each keyword asks its values something else.
+    /// Each keyword asks something else of its values.
     #[test]
     fn the_validator_says_of_a_tree_what_it_says_of_the_value() {
         let schemas = [

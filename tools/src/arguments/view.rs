@@ -1,14 +1,13 @@
-//! What a schema says of one value: which types it may have, and which schema its inside has.
+//! A schema's view of one value: the types that it may have, and the schema of its inside.
 //!
-//! This is a reading aid for repairs, not a validator. Where it is in doubt it answers "anything", which
-//! leaves the value as it is, and what was repaired is validated by the real schema afterwards.
+//! This is an aid for repairs, not a validator. In doubt it answers "anything", which leaves the value
+//! unchanged, and a repaired value is validated against the real schema afterwards.
 
 use serde_json::{Map, Value};
 
 use super::bounds::referenced;
 
-/// A set of JSON types. A number that is no integer is a type of its own, `FRACTION`; JSON Schema's
-/// `number` is both.
+/// A set of JSON types. `FRACTION` is a number that is no integer; JSON Schema's `number` is both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Types(u8);
 
@@ -36,7 +35,7 @@ impl Types {
         self.and(other) != Self::NONE
     }
 
-    /// Whether the values of these types are whole numbers, never others.
+    /// Whether the numbers among these types are whole numbers only.
     pub(super) fn only_whole_numbers(self) -> bool {
         self.allow(Self::INTEGER) && !self.allow(Self::FRACTION)
     }
@@ -117,7 +116,7 @@ impl<'s> SchemaView<'s> {
         types
     }
 
-    /// The one object schema that describes the inside of a value; none where several could.
+    /// The one object schema that describes the inside of a value; none if several could.
     pub(super) fn describing(self, schema: &'s Value, value: &Value) -> Option<&'s Map<String, Value>> {
         self.describing_within(schema, value, &mut { MAX_STEPS })
     }
@@ -150,8 +149,8 @@ impl<'s> SchemaView<'s> {
         None
     }
 
-    /// Whether a branch could be the one that is meant: it takes the value's type, and its constants
-    /// (the tags of an enum) are the value's.
+    /// Whether a branch could be the meant one: it accepts the value's type, and its constants (the tags of
+    /// an enum) equal the value's.
     fn may_describe(self, branch: &'s Value, value: &Value) -> bool {
         if !self.types(branch).allow(Types::of(value)) {
             return false;
@@ -168,7 +167,7 @@ impl<'s> SchemaView<'s> {
     }
 }
 
-/// The schema of a property, by name or as one of the others.
+/// The schema of a property: by name, else `additionalProperties`.
 pub(super) fn property<'s>(map: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
     map.get("properties").and_then(|properties| properties.get(name)).or_else(|| {
         if map.contains_key("patternProperties") { None } else { map.get("additionalProperties") }
@@ -194,9 +193,9 @@ fn union(types: impl Iterator<Item = Types>) -> Types {
     types.fold(Types::NONE, Types::or)
 }
 
-/// A schema with these speaks of the inside of its values itself.
+/// A schema with one of these keywords describes the inside of its values itself.
 const DESCRIBING: [&str; 4] = ["properties", "additionalProperties", "items", "prefixItems"];
 
-/// How many subschemas one question may look at. References can go in circles and alternatives can
-/// multiply, and a schema may come from a stranger's module.
+/// The most subschemas that one question looks at. References can form cycles, alternatives can multiply, and
+/// the schema may come from an untrusted module.
 const MAX_STEPS: u16 = 256;

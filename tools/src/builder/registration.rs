@@ -1,4 +1,4 @@
-//! The tools of a registry, one kind after the other.
+//! Registration of a registry's tools, one kind after the other.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::{
     vault,
 };
 
-/// A module that this program carries, with what it says of itself.
+/// An embedded module with its declarations.
 pub(super) type ShippedModule = (String, Arc<GuestModule>, Declarations);
 
-/// The tools that were registered so far. A name goes to the tool that comes first.
+/// The tools registered so far. The first tool with a name gets it.
 pub(super) struct Registration<'a> {
     lock: &'a Lock,
     pub(super) tools: ToolTable,
-    /// The steps of operations, which no caller can name.
+    /// The steps of operations, which a caller cannot name.
     pub(super) steps: ToolTable,
     pub(super) refused: Vec<RefusedModule>,
     /// Name and SHA-256 of each module that is used.
@@ -33,7 +33,7 @@ pub(super) struct Registration<'a> {
 }
 
 impl<'a> Registration<'a> {
-    /// No tools yet. What was approved of modules from outside is in the lock.
+    /// Starts without tools. The lock holds the approvals of modules from outside.
     pub(super) fn new(lock: &'a Lock) -> Self {
         Self {
             lock,
@@ -52,7 +52,7 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// The tools of capabilities, those that are there already excepted.
+    /// The tools of capabilities, unless they are already registered.
     pub(super) fn capabilities(&mut self, capabilities: Vec<Capability>) -> Result<(), RegistryError> {
         for tool in capabilities.into_iter().flat_map(Capability::tools) {
             let shipped = RegisteredTool::native(tool, ToolOrigin::ShippedNative)?;
@@ -85,7 +85,7 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// The steps that modules of this program have, and the operation that is made of them.
+    /// The steps in embedded modules, and the operation made of them.
     pub(super) fn operations(&mut self, steps: Vec<ShippedModule>) -> Result<(), RegistryError> {
         if steps.is_empty() {
             return Ok(());
@@ -111,10 +111,10 @@ impl<'a> Registration<'a> {
         self.add(RegisteredTool::native(tool, ToolOrigin::ShippedNative)?.paging_itself())
     }
 
-    /// The tools of modules from outside, as far as their names are free.
+    /// The tools of modules from outside whose names are free.
     ///
     /// # Errors
-    /// A module that was named and cannot be used.
+    /// A named module that cannot be used.
     pub(super) fn outside(
         &mut self,
         outside: Vec<OutsideModule>,
@@ -130,9 +130,9 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// Adds a tool, unless one of its names is a step's or another tool's.
+    /// Adds a tool, unless one of its names belongs to a step or another tool.
     fn add(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
-        // The policy's entry of a step would be the tool's.
+        // Otherwise the policy's entry of the step would apply to this tool.
         if let Some(name) = tool.names().find(|name| Operation::has_step(name.as_str())) {
             return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::Shipped });
         }

@@ -1,5 +1,5 @@
-//! Which tools of modules from outside are registered: those whose names are nobody else's and look like
-//! nobody else's. A module is taken whole or not at all.
+//! Decides which tools of modules from outside are registered: those whose names neither equal nor resemble
+//! another tool's. A module is accepted whole or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,24 @@ use portcullis_types::ToolName;
 use super::{Lock, ModuleError, OutsideModule, RefusedModule, outside::Wanted};
 use crate::{NameHolder, RegistryError, error::BootstrapError, registered::RegisteredTool, table::ToolTable};
 
-/// What comes of the modules from outside.
+/// The modules from outside, sorted into accepted and refused.
 #[derive(Debug, Default)]
 pub(crate) struct Accepted {
     pub(crate) tools: Vec<RegisteredTool>,
-    /// Name and hash of each module that is used.
+    /// Name and SHA-256 of each accepted module.
     pub(crate) digests: Vec<(String, [u8; 32])>,
     pub(crate) refused: Vec<RefusedModule>,
 }
 
-/// A module and its tools, or what is wrong with one of them.
+/// A module with its tools, or the fault of one of them.
 struct Candidate {
     module: OutsideModule,
     tools: Result<Vec<RegisteredTool>, RegistryError>,
     names: Vec<ToolName>,
 }
 
-/// Sorts modules into used and refused. `table` holds the tools of ours and of the program.
+/// Sorts modules into accepted and refused. `table` holds the shipped tools and those of the embedding
+/// program.
 pub(crate) fn accept(
     modules: Vec<OutsideModule>,
     table: &ToolTable,
@@ -37,7 +38,7 @@ pub(crate) fn accept(
         .filter(|candidate| candidate.module.wanted == Wanted::Named)
         .map(|candidate| candidate.module.module.digest())
         .collect();
-    // The same bytes, named and lying in the folder as well, are one module.
+    // The same bytes, both named and in the folder, are one module: the named one stays.
     candidates.retain(|candidate| {
         candidate.module.wanted == Wanted::Named || !named.contains(&candidate.module.module.digest())
     });
@@ -77,11 +78,11 @@ fn candidate(module: OutsideModule, lock: &Lock) -> Candidate {
     Candidate { module, tools, names }
 }
 
-/// What keeps a module from being used, as far as names go.
+/// The name clash that keeps a module from being used, if there is one.
 fn fault(candidates: &[Candidate], index: usize, table: &ToolTable) -> Option<ModuleError> {
     let this = &candidates[index];
     let mut seen: BTreeMap<String, &ToolName> = BTreeMap::new();
-    // The policy's entry of a step would be the tool's, or look like it.
+    // Otherwise the policy's entry of a step would apply to this tool, or seem to.
     let steps = Operation::ALL.iter().flat_map(|operation| operation.steps);
     let steps: Vec<ToolName> = steps.filter_map(|step| ToolName::parse(*step).ok()).collect();
     let taken = table.iter().flat_map(|tool| tool.names().map(move |name| (name, NameHolder::of(tool))));
@@ -99,9 +100,9 @@ fn fault(candidates: &[Candidate], index: usize, table: &ToolTable) -> Option<Mo
                 continue;
             };
             match (this.module.wanted, other.module.wanted) {
-                // What was named goes before what was found.
+                // A named module wins over one found in the folder.
                 (Wanted::Named, Wanted::Found) => {}
-                // Of two that were named, the second is one too many.
+                // Of two named modules with the same name, the second fails.
                 (Wanted::Named, Wanted::Named) if position > index => {}
                 (Wanted::Named, Wanted::Named) => {
                     let holder = NameHolder::Module { name: other.module.name.clone() };
@@ -129,8 +130,8 @@ fn clash(name: &ToolName, other: &ToolName, holder: NameHolder) -> RegistryError
     }
 }
 
-/// What a name looks like at a glance: without separators, and with one letter for those that are taken for
-/// each other (Unicode Technical Standard 39, "skeleton", as far as names have such letters).
+/// The skeleton of a name: without separators, and with one letter for letters that are mistaken for each
+/// other (Unicode Technical Standard 39, "skeleton", as far as names have such letters).
 pub(super) fn likeness(name: &ToolName) -> String {
     name.as_str()
         .replace(['_', '-'], "")

@@ -1,7 +1,8 @@
-//! Approving a tool of a module from outside: what it is now, what was approved before, the pin, and its end.
+//! Approval of a tool of a module from outside: its current state, the earlier approval, the pin, and its
+//! withdrawal.
 //!
-//! Either is on record before it is done. What is on record may not have been done, if the lock could not be
-//! written; then a row `end` of the same id says so.
+//! Pin and withdrawal are recorded before they are made. If the lock then cannot be written, a row `end` of
+//! the same id records the failure.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,7 +17,7 @@ use crate::{
     registry::ToolRegistry,
 };
 
-/// A tool as it stands to be approved.
+/// A tool that is to be approved.
 #[derive(Debug)]
 pub struct ModuleApproval<'a> {
     tool: &'a RegisteredTool,
@@ -25,22 +26,22 @@ pub struct ModuleApproval<'a> {
     registry: &'a ToolRegistry,
 }
 
-/// Something that is not as it was approved.
+/// A difference to the approved state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What: `module`, or the name of a fact of [`Declared::facts`].
+    /// What changed: `module`, or the name of a fact of [`Declared::facts`].
     pub what: String,
-    /// As it was approved.
+    /// The approved value.
     pub before: String,
-    /// As it is now.
+    /// The current value.
     pub now: String,
 }
 
 impl ToolRegistry {
-    /// What approving a tool would pin. Nothing is pinned yet.
+    /// The pin that approving a tool would write. It is not written yet.
     ///
     /// # Errors
-    /// [`ApproveError`] for a name that no tool has, or one that is not of a module from outside.
+    /// [`ApproveError`] for an unknown name, or for a tool that is not of a module from outside.
     pub fn approval_of(&self, name: &str) -> Result<ModuleApproval<'_>, ApproveError> {
         let tool = self.get(name).ok_or_else(|| ApproveError::Unknown { name: name.to_owned() })?;
         let facts = tool.facts();
@@ -55,12 +56,12 @@ impl ToolRegistry {
         }
     }
 
-    /// Withdraws what was approved under a name, whether or not there is a tool of that name now. From the
-    /// next start on it is as if nothing had ever been approved: the policy alone decides, also on what was
-    /// quarantined. `agent` is who does it, for the row.
+    /// Withdraws the approval of a name, whether or not a tool has that name now. From the next start on the
+    /// name counts as never approved: the policy alone decides, also on a quarantined tool. `agent` is
+    /// recorded as the author of the change.
     ///
     /// # Errors
-    /// [`PinError`]; nothing is withdrawn then.
+    /// [`PinError`]; the approval then stays.
     pub fn revoke(&self, name: &str, agent: &str) -> Result<Pin, PinError> {
         let pinned =
             ToolName::parse(name).ok().and_then(|name| Some((self.setup().lock.pin(&name)?.clone(), name)));
@@ -70,7 +71,7 @@ impl ToolRegistry {
         Ok(pin)
     }
 
-    /// Does something to the lock once its row is written.
+    /// Records a change of the lock, then makes it.
     fn recorded(
         &self,
         record: &Record,
@@ -80,14 +81,14 @@ impl ToolRegistry {
         let changed = change();
         if changed.is_err() {
             let failed = Ending::new(Outcome::Error(ToolErrorKind::Failed));
-            // Whoever asked is told in any case.
+            // Ignore a failure to append: the caller learns of the failed change in any case.
             let _ = self.audit().append(&Record::end(&record.call, failed));
         }
         Ok(changed?)
     }
 
-    /// What a row says of a pin: who, which tool, which module, and in the place of the arguments' digest
-    /// that of the declarations.
+    /// The audit row of a pin: agent, tool, module, and the digest of the declarations in place of the
+    /// arguments' digest.
     fn row(&self, what: &str, name: &ToolName, pin: &Pin, agent: &str) -> Arc<CallRecord> {
         Arc::new(CallRecord {
             call_id: random_id(what).into(),
@@ -109,19 +110,19 @@ impl ModuleApproval<'_> {
         self.tool
     }
 
-    /// What it says of itself.
+    /// The tool's declaration.
     #[must_use]
     pub fn declared(&self) -> &Declared {
         self.declared
     }
 
-    /// What was approved before, if anything was.
+    /// The earlier approval, if there is one.
     #[must_use]
     pub fn before(&self) -> Option<&Pin> {
         self.before
     }
 
-    /// Whether what is there is what was approved.
+    /// Whether the current state is the approved one.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.tool.facts().standing == Standing::Approved
@@ -133,7 +134,7 @@ impl ModuleApproval<'_> {
         self.registry.setup().lock.path()
     }
 
-    /// What is not as it was approved; nothing where nothing was.
+    /// The differences to the approved state; empty if nothing was approved.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
         let Some(before) = self.before else { return Vec::new() };
@@ -153,10 +154,11 @@ impl ModuleApproval<'_> {
         changes
     }
 
-    /// Pins the tool as it is now. It holds from the next start on. `agent` is who does it, for the row.
+    /// Pins the tool in its current state, in effect from the next start on. `agent` is recorded as the
+    /// author of the change.
     ///
     /// # Errors
-    /// [`PinError`]; nothing is pinned then.
+    /// [`PinError`]; no pin is written then.
     pub fn pin(&self, agent: &str) -> Result<(), PinError> {
         let (name, pin) = (&self.tool.facts().name, self.as_pin());
         let row = self.registry.row("approve", name, &pin, agent);

@@ -1,5 +1,5 @@
-//! What a tool of a module says of itself, as facts that a person can read and compare. The hash decides
-//! whether anything changed; the facts say what.
+//! The declaration of a module's tool, as facts that a person can read and compare. The hash decides whether
+//! anything changed; the facts show what.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use portcullis_types::{JsonSchema, RoleKind, ToolDeclaration, ToolMeta, ToolPoli
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// How much of a fact is shown and kept; of a longer one its hash as well.
+/// The most characters of a fact that are shown and kept; a longer fact also gets its hash.
 const MAX_FACT_CHARS: usize = 400;
 
-/// What stands for a fact that the tool does not state.
+/// The text of a fact that the tool does not state.
 const NONE: &str = "none";
 
-/// A tool's declaration: its hash, and what it says.
+/// A tool's declaration: its hash and its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declared {
     sha256: String,
@@ -68,21 +68,21 @@ impl Declared {
         &self.sha256
     }
 
-    /// What it says, by name: `tier`, `profile`, `roles`, `hosts` and so on. Bounded, and fit for a terminal.
+    /// The facts by name: `tier`, `profile`, `roles`, `hosts` and so on. Bounded, and escaped for a terminal.
     #[must_use]
     pub fn facts(&self) -> &BTreeMap<&'static str, String> {
         &self.facts
     }
 }
 
-/// What its author hints at beside aliases, in the attribute's words.
+/// The hints of a tool's author besides aliases, named as in the attribute.
 fn hints(meta: &ToolMeta) -> Vec<String> {
     let flags = [("hidden", meta.hidden), ("idempotent", meta.idempotent)];
     let flags = flags.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name.to_owned());
     flags.chain(meta.output_cap_bytes.map(|cap| format!("output_cap of {cap} bytes"))).collect()
 }
 
-/// The names and types, and a hash in which every detail counts.
+/// The names and types of the parameters, and a hash over every detail.
 fn parameters(schema: &JsonSchema) -> String {
     let properties = schema.as_value().get("properties").and_then(Value::as_object);
     let required = schema.as_value().get("required").and_then(Value::as_array);
@@ -103,9 +103,9 @@ fn listed(items: impl Iterator<Item = String>) -> String {
     if items.is_empty() { NONE.to_owned() } else { items.join(", ") }
 }
 
-/// A stranger's text: escaped, and cut with a hash of the whole, so that a change behind the cut is one. A backslash of
-/// the author's before `u{` is doubled, so that what stands for a line's end is never their words; any other stays, since
-/// these facts are what locks hold.
+/// An untrusted text as a fact: escaped, and cut with a hash of the whole, so that a change behind the cut
+/// still shows. A backslash before `u{` in the author's text is doubled, so that author text never looks like
+/// an escaped line end. Any other backslash stays as it is, since existing locks hold these facts.
 fn fact(text: &str) -> String {
     let shown: String = text.chars().take(MAX_FACT_CHARS).collect();
     let cut = shown.len() < text.len();
@@ -114,7 +114,7 @@ fn fact(text: &str) -> String {
     if cut { format!("{shown}…; sha256 {}", hex::encode(Sha256::digest(text))) } else { shown.to_string() }
 }
 
-/// What an escaped character begins with, and what stands for it where an author wrote it.
+/// The start of an escaped character, and its form in an author's own text.
 const ESCAPE: &str = r"\u{";
 const DOUBLED_ESCAPE: &str = r"\\u{";
 
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_behind_the_cut_is_still_a_change_and_nothing_deceives() {
+    fn a_change_behind_the_cut_counts_and_nothing_deceives() {
         let long = |end: &str| declared(|it| it["description"] = json!(format!("{}{end}", "x".repeat(900))));
         assert_ne!(long("a").facts()["description"], long("b").facts()["description"]);
         assert!(long("a").facts()["description"].len() < 600);

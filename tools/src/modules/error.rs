@@ -1,5 +1,4 @@
-//! What can be wrong with a module from outside, with the folder of modules, with the lock. For the
-//! operator.
+//! Errors of modules from outside, of the folder of modules, and of the lock. For the operator.
 
 use std::{io, path::PathBuf};
 
@@ -9,7 +8,7 @@ use thiserror::Error;
 
 use crate::{RegistryError, audit::AuditError, sandbox::WasmError};
 
-/// Why a module from outside is not used. The others are.
+/// Why a module from outside is refused. The others are used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ModuleError {
@@ -20,13 +19,13 @@ pub enum ModuleError {
         #[source]
         source: io::Error,
     },
-    /// It is a link. What a link leads to can change without the folder being touched.
+    /// It is a link. The target of a link can change without a change in the folder.
     #[error("it is a link, and links are not followed")]
     Link,
     /// It is a folder, a FIFO, a socket or a device.
     #[error("it is no regular file")]
     NotAFile,
-    /// Somebody else could change it.
+    /// Another user could change it.
     #[error("it is not used")]
     Untrusted(#[source] TrustError),
     /// It is too large.
@@ -35,17 +34,17 @@ pub enum ModuleError {
         /// How large it may be.
         limit: usize,
     },
-    /// Its file name is no text, so nobody could be told which one it is.
+    /// Its file name is not UTF-8, so a message could not name it.
     #[error("its file name is not UTF-8")]
     Name,
-    /// It cannot be compiled, linked or asked what it has.
+    /// It cannot be compiled, linked or described.
     #[error("it cannot be loaded")]
     Wasm(#[from] WasmError),
-    /// A tool of it cannot be registered.
+    /// One of its tools cannot be registered.
     #[error("its tools cannot be registered")]
     Registry(#[from] RegistryError),
-    /// Another module has a tool of a name that is or looks the same. Neither gets it: which one was meant is
-    /// not ours to guess.
+    /// Another module has a tool with the same or a similar name. A module that lay in the folder is then
+    /// refused, so that of two such modules neither is used: guessing which one was meant is not safe.
     #[error("its tool `{tool}` is named like `{other}` of module `{module}`")]
     Ambiguous {
         /// Its own tool.
@@ -57,7 +56,7 @@ pub enum ModuleError {
     },
 }
 
-/// Why the folder of modules cannot be used at all.
+/// Why the whole folder of modules is unusable.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FolderError {
@@ -70,26 +69,26 @@ pub enum FolderError {
         #[source]
         source: io::Error,
     },
-    /// Somebody else could put a module there, which would get what the policy gives to tools of its names.
+    /// Another user could put a module there, which would get what the policy gives to tools of its names.
     #[error("the folder of modules `{}` is not used", path.display())]
     Untrusted {
         /// The folder.
         path: PathBuf,
-        /// What is wrong, and what would be right.
+        /// The fault, and how to mend it.
         #[source]
         source: TrustError,
     },
-    /// It has more than anybody would look through.
+    /// It has more entries or modules than are looked at.
     #[error("the folder of modules `{}` has more than {limit} {what}", path.display())]
     TooMany {
         /// The folder.
         path: PathBuf,
-        /// What there are too many of.
+        /// The things that are too many: entries or modules.
         what: &'static str,
         /// How many there may be.
         limit: usize,
     },
-    /// A relative folder, in a policy that is no file.
+    /// The folder is relative, and the policy is no file that it could be relative to.
     #[error("the folder of modules `{}` is relative, and the policy is no file that it could be relative to", path.display())]
     NoBase {
         /// The folder.
@@ -97,7 +96,7 @@ pub enum FolderError {
     },
 }
 
-/// Why what was approved cannot be read or written.
+/// Why the lock of approvals cannot be read or written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LockError {
@@ -110,7 +109,8 @@ pub enum LockError {
         #[source]
         source: io::Error,
     },
-    /// It is not what was written: nothing in it counts, and nothing is approved in its place.
+    /// It does not have the format that this program writes: nothing in it counts, and a new approval does not
+    /// overwrite it.
     #[error(
         "`{}` is damaged: {reason}; mend it, or remove it and approve each tool anew",
         path.display()
@@ -118,7 +118,7 @@ pub enum LockError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// It cannot be written.
@@ -142,7 +142,7 @@ pub enum ApproveError {
         /// The name.
         name: String,
     },
-    /// It is not of a module from outside, so there is nothing to pin.
+    /// It is not of a module from outside: shipped tools are approved with the program.
     #[error("`{name}` is no tool of a module from outside; what ships is approved with the program")]
     NotOutside {
         /// The tool.
@@ -150,7 +150,7 @@ pub enum ApproveError {
     },
 }
 
-/// Why a tool cannot be pinned, or its pin not be withdrawn.
+/// Why a tool cannot be pinned, or its pin cannot be withdrawn.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PinError {
@@ -160,17 +160,17 @@ pub enum PinError {
         /// The name.
         name: String,
     },
-    /// It cannot be put on record, so it is not done.
+    /// The change cannot be recorded, so it is not made.
     #[error("it cannot be recorded, so it is not done")]
     Unrecorded {
-        /// What is wrong with the log.
+        /// The cause.
         #[from]
         source: AuditError,
     },
-    /// It is on record, and the lock cannot be read or written.
+    /// The change is recorded, but the lock cannot be read or written.
     #[error("the lock cannot be changed")]
     Lock {
-        /// What is wrong with it.
+        /// The cause.
         #[from]
         source: LockError,
     },

@@ -1,5 +1,5 @@
-//! Reads module files: those of a folder by its handle, one by one, and single ones by their path. What comes
-//! back are bytes that nobody can change any more.
+//! Reads module files: those of a folder through its handle, one by one, and single ones by path. The bytes
+//! are read into memory, so that later changes to the file have no effect.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,13 +17,13 @@ use rustix::{
 use super::{FolderError, ModuleError};
 use crate::sandbox::MAX_MODULE_BYTES;
 
-/// Modules in a folder. Each is loaded and asked what it has at every start.
+/// The most modules in a folder. Each is loaded and described at every start.
 const MAX_MODULES: usize = 256;
 
-/// Entries of a folder of modules, of whatever kind, that are looked at.
+/// The most entries, of any kind, that are looked at in a folder of modules.
 const MAX_ENTRIES: usize = 4096;
 
-/// What a module's file name ends with.
+/// The extension of a module's file name.
 const ENDING: &str = ".wasm";
 
 /// A folder of modules.
@@ -34,7 +34,7 @@ pub(crate) struct ModulesFolder {
 }
 
 impl ModulesFolder {
-    /// Opens a folder and lists its modules: what ends with `.wasm` and does not begin with a dot, sorted.
+    /// Opens a folder and lists its modules: names that end with `.wasm` and do not begin with a dot, sorted.
     pub(crate) fn open(path: &Path) -> Result<Self, FolderError> {
         let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
         let too_many = |what, limit| FolderError::TooMany { path: path.to_owned(), what, limit };
@@ -49,7 +49,7 @@ impl ModulesFolder {
         let listing = rustix::fs::Dir::read_from(&handle).map_err(|errno| unusable(errno.into()))?;
         let mut names = Vec::new();
         for (index, entry) in listing.enumerate() {
-            // Two of them are `.` and `..`.
+            // Plus two for `.` and `..`.
             if index == MAX_ENTRIES + 2 {
                 return Err(too_many("entries", MAX_ENTRIES));
             }
@@ -70,7 +70,7 @@ impl ModulesFolder {
         Ok(Self { handle: handle.into(), names })
     }
 
-    /// The names of the modules. One that is no text is an `Err` that shows it as well as can be.
+    /// The names of the modules. `Err` holds the lossy form of a name that is not UTF-8.
     pub(crate) fn names(&self) -> impl Iterator<Item = Result<&str, &str>> {
         self.names.iter().map(|name| name.as_deref().map_err(String::as_str))
     }
@@ -88,15 +88,16 @@ impl ModulesFolder {
                 read(file)
             }
             Err(Errno::LOOP) => Err(ModuleError::Link),
-            // What a socket answers to an open.
+            // The errno of opening a socket.
             Err(Errno::NXIO) => Err(ModuleError::NotAFile),
             Err(errno) => Err(ModuleError::Read { source: errno.into() }),
         }
     }
 }
 
-/// Reads a module by its path, as a person named it: links are followed.
+/// Reads a module by the path that a person gave: links are followed.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ModuleError> {
+    // Non-blocking, so that a FIFO at the path is an error and not a hang.
     let non_blocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path);
     read(file.map_err(|source| ModuleError::Read { source })?)
@@ -115,7 +116,7 @@ fn read(file: File) -> Result<Vec<u8>, ModuleError> {
     Ok(bytes)
 }
 
-/// Where a folder of modules lies that a policy file names.
+/// The path of the modules folder that a policy names: absolute, or relative to the policy's file.
 pub(crate) fn place(dir: &str, policy: Option<&Path>) -> Result<PathBuf, FolderError> {
     let dir = PathBuf::from(dir);
     if dir.is_absolute() {

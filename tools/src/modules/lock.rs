@@ -1,10 +1,10 @@
-//! The lock: which modules and declarations the operator approved, in the state folder, where no tool
-//! reaches it.
+//! The lock: the modules and declarations that the operator approved. It lies in the state folder, which no
+//! tool can reach.
 //!
-//! It has no MAC. Its reader is a person as much as this program: it says in words what was approved, and may
-//! be reviewed, compared and cut by hand. A key for a MAC would lie in the same folder with the same rights,
-//! so whoever could change the lock could make a good MAC too; the folder's rights are what protects it. What
-//! is not exactly of the shape that is written here is refused as a whole.
+//! The lock has no MAC. It is for people as much as for this program: it says in words what was approved, and
+//! may be reviewed, compared and edited by hand. The key of a MAC would lie in the same folder with the same
+//! permissions, so an attacker with access to the lock could also forge the MAC; the folder's permissions
+//! protect it. A file that does not have exactly the format written here is refused as a whole.
 
 use std::{
     collections::BTreeMap,
@@ -26,28 +26,28 @@ use crate::sandbox::ModuleDigest;
 /// The lock's file in the state folder.
 pub const LOCK_FILE: &str = "portcullis.lock";
 
-/// The largest lock: 4 MiB, thousands of tools.
+/// The largest lock: 4 MiB, enough for thousands of tools.
 const MAX_LOCK_BYTES: u64 = 4 << 20;
 
-/// The version of the file's shape.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
-/// What was approved under a tool's name.
+/// The approval of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pin {
-    /// The file that the module was found in. Only for people: a module may be moved.
+    /// The file of the module. Only for people: a module may be moved.
     pub module: String,
     /// The SHA-256 of the module, in hexadecimal.
     pub module_sha256: String,
-    /// The SHA-256 of what the tool said of itself, in hexadecimal.
+    /// The SHA-256 of the tool's declaration, in hexadecimal.
     pub declarations_sha256: String,
-    /// What it said, in words. Only for people: the hash decides.
+    /// The declared facts, in words. Only for people: the hash decides.
     #[serde(default)]
     pub declares: BTreeMap<String, String>,
 }
 
-/// What was approved.
+/// All approvals.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lock {
     path: PathBuf,
@@ -63,7 +63,7 @@ struct Text {
 }
 
 impl Lock {
-    /// Reads the lock of a state folder; without a file nothing is approved.
+    /// Reads the lock of a state folder; a missing file means no approvals.
     pub(crate) fn read(state: &Path) -> Result<Self, LockError> {
         let path = state.join(LOCK_FILE);
         let pins = match read_text(&path) {
@@ -82,17 +82,17 @@ impl Lock {
         &self.path
     }
 
-    /// What was approved under a name.
+    /// The approval of a name.
     pub(crate) fn pin(&self, name: &ToolName) -> Option<&Pin> {
         self.pins.get(name)
     }
 
-    /// The tools that were approved.
+    /// The names of the approved tools.
     pub(crate) fn tools(&self) -> impl Iterator<Item = &ToolName> {
         self.pins.keys()
     }
 
-    /// What the lock says of a tool as it is now.
+    /// Compares a tool's current module and declaration with its pin.
     pub(crate) fn standing(&self, name: &ToolName, module: ModuleDigest, declared: &Declared) -> Standing {
         match self.pin(name) {
             None => Standing::Unpinned,
@@ -120,7 +120,7 @@ impl Lock {
         })
     }
 
-    /// The file is read anew under a lock of its own, so that what another process approved meanwhile stays.
+    /// Rereads the file under an exclusive lock on the folder, so that approvals by another process are kept.
     fn change_now(state: &Path, change: impl FnOnce(&mut BTreeMap<ToolName, Pin>)) -> Result<(), LockError> {
         let failed = |source| LockError::Write { path: state.join(LOCK_FILE), source };
         let folder = File::open(state).map_err(failed)?;
@@ -132,6 +132,7 @@ impl Lock {
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
+    // Refuses a link, and does not block on a FIFO.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).map_err(io::Error::other)?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
@@ -148,7 +149,8 @@ fn read_text(path: &Path) -> io::Result<String> {
 
 fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
     let text: Text = toml::from_str(text).map_err(|error| {
-        // Its own rendering shows the line; a lock that somebody else wrote may hold anything.
+        // Use the bare message and escape it: the error's own rendering quotes the line, and a forged lock
+        // may hold anything.
         portcullis_types::escape_for_display(error.message()).to_string()
     })?;
     if text.version != VERSION {
@@ -210,7 +212,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Writes the file whole or not at all.
+/// Replaces the file atomically: writes a temporary file, then renames it.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::from)?;
@@ -222,7 +224,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
             fs::rename(&temporary, path)
         });
     if written.is_err() {
-        // What is left of a failed attempt is of no use; if it cannot be removed, it does no harm.
+        // A left-over temporary file does no harm.
         let _ = fs::remove_file(&temporary);
     }
     written

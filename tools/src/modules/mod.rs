@@ -1,9 +1,9 @@
-//! Modules from outside: found, loaded, held against what was approved. What they may do is the policy's to
-//! say, whatever they say of themselves.
+//! Modules from outside: found, loaded, and compared with what was approved. The policy decides what they may
+//! do, whatever they declare.
 //!
-//! In reading order: `folder` reads files; `outside` makes modules of them; `accept` decides which of their
-//! tools are registered; `declared` is what a tool says of itself, for people; `lock` is what was approved;
-//! `approve` compares the two, pins and withdraws, and leaves a row of it; `shipped` has the names that none may have.
+//! In reading order: `folder` reads files; `outside` loads modules from them; `accept` decides which of their
+//! tools are registered; `declared` holds a tool's declaration, for people; `lock` holds the approvals;
+//! `approve` compares the two, pins, withdraws and records; `shipped` has the reserved names.
 
 mod accept;
 mod approve;

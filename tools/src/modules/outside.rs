@@ -1,4 +1,4 @@
-//! A module from outside, loaded and asked what it has; or why it is not.
+//! A module from outside, loaded and described, or the reason why it is refused.
 
 use std::sync::Arc;
 
@@ -7,26 +7,26 @@ use portcullis_types::{Declarations, ToolName};
 use super::ModuleError;
 use crate::sandbox::GuestModule;
 
-/// A module from outside whose tools are still to be registered.
+/// A module from outside whose tools are not yet registered.
 #[derive(Debug)]
 pub(crate) struct OutsideModule {
-    /// The file that it was found in, or what an embedder calls it.
+    /// The file of the module, or the embedder's name for it.
     pub(crate) name: String,
     pub(crate) module: Arc<GuestModule>,
     pub(crate) declarations: Declarations,
     pub(crate) wanted: Wanted,
 }
 
-/// What becomes of a start whose module cannot be used.
+/// How an unusable module affects the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// It was named: without it there is no start.
+    /// The module was named: the start fails without it.
     Named,
-    /// It lay in the folder: the start goes on without it, and says so.
+    /// The module lay in the folder: the start goes on without it, and reports it.
     Found,
 }
 
-/// A module that is not used, and why.
+/// A refused module, and the reason.
 #[derive(Debug)]
 pub struct RefusedModule {
     pub(crate) name: String,
@@ -35,13 +35,13 @@ pub struct RefusedModule {
 }
 
 impl RefusedModule {
-    /// The file that it was found in.
+    /// The file of the module.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Why it is not used.
+    /// Why it is refused.
     #[must_use]
     pub fn error(&self) -> &ModuleError {
         &self.error

@@ -1,12 +1,12 @@
-//! The names that shipped tools have, for authors who look for one before there is a registry.
+//! The names of shipped tools, for authors who choose a name before there is a registry.
 
 use portcullis_policy::shipped_names;
 use portcullis_types::ToolName;
 
 use super::accept::likeness;
 
-/// The shipped tool, or step of one, whose name this one is or would be taken for. No module's tool may have
-/// such a name.
+/// The shipped tool, or the step of one, whose name equals or resembles this one. A module's tool must not
+/// have such a name.
 #[must_use]
 pub fn shipped_name_like(name: &ToolName) -> Option<&'static str> {
     let wanted = likeness(name);

@@ -1,4 +1,4 @@
-//! Capabilities: tools that an agent is given by the name of what it can do (specification 000).
+//! Capabilities: tools that an agent gets by the name of a capability (specification 000).
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use portcullis_types::Tool;
 
 use super::GetCurrentTime;
 
-/// What an agent can be given.
+/// A capability that an agent can be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Capability {
-    /// To know the time: `get_current_time`.
+    /// Knows the time: `get_current_time`.
     CurrentTime,
 }
 
 impl Capability {
-    /// The tools of it.
+    /// Its tools.
     pub(crate) fn tools(self) -> Vec<Arc<dyn Tool>> {
         match self {
             Self::CurrentTime => vec![Arc::new(GetCurrentTime)],

@@ -1,4 +1,4 @@
-//! Which tools a registry has when nobody says otherwise.
+//! The default tools of a registry.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use portcullis_types::Tool;
 
 use super::{Arithmetic, EchoTool, FailingTool, GetCurrentTime};
 
-/// The tools that need nothing: the time, echo, arithmetic, and `failing_tool`, which the core table lists
-/// for trying out how failures are shown. `output_read` needs a store and is added by the bootstrap.
+/// The tools that need nothing else: time, echo, arithmetic, and `failing_tool`, which the core table lists
+/// for testing how failures are shown. `output_read` needs a store and is added when the registry is built.
 #[must_use]
 pub fn default_tools() -> Vec<Arc<dyn Tool>> {
     let mut tools = useful_tools();
@@ -15,7 +15,7 @@ pub fn default_tools() -> Vec<Arc<dyn Tool>> {
     tools
 }
 
-/// The same without `failing_tool`: those that a model has a use for.
+/// The same without `failing_tool`: the tools that are useful to a model.
 #[must_use]
 pub fn useful_tools() -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(GetCurrentTime), Arc::new(EchoTool)];

@@ -1,4 +1,4 @@
-//! `echo`: says what it was told.
+//! `echo`: returns its message.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the native tools share: the schema of a flat object, and its decoding.
+//! Shared by the native tools: the schema of a flat object, and its decoding.
 
 use portcullis_types::{FunctionDecl, JsonSchema, ToolError};
 use serde::de::DeserializeOwned;

@@ -1,7 +1,7 @@
-//! Tools of this process. They are outside the sandbox, marked `native, unconfined` wherever tools are
-//! listed, and none of them touches a file, the network or another process.
+//! Tools of this process. They run outside the sandbox and are marked `native, unconfined` in every listing.
+//! None of them touches the network, another process, or a file (except the output store).
 //!
-//! [`OutputRead`] reads the store of whole outputs, through the directory handle that the store holds.
+//! [`OutputRead`] reads the store of whole outputs through the store's directory handle.
 
 mod arithmetic;
 mod capability;

@@ -1,4 +1,4 @@
-//! `output_read`: pages a whole output that the model was shown only the beginning of.
+//! `output_read`: pages through the whole of an output that was truncated for the model.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::input::{declare, decode};
 use crate::output_store::{DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, OutputOwner, OutputStore, ReadRefused};
 
-/// Asks the policy in force whether a grant of some time ago would still be given.
+/// Asks the policy in force whether it would still give a stored output's grant.
 pub type StillGranted = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 
-/// Reads stored outputs: only those of the caller's own agent and run, and only while the policy still
-/// grants what the output was made with. The text of its result is the page, exactly.
+/// Reads stored outputs: only those of the caller's own agent and run, and only while the policy still gives
+/// the grant that the output was made with. The text of its result is exactly the page.
 #[derive(Clone)]
 pub struct OutputRead {
     store: Arc<OutputStore>,
@@ -24,7 +24,7 @@ pub struct OutputRead {
 }
 
 impl OutputRead {
-    /// A reader of a store. `still_granted` is called once per call, before anything of the output is read.
+    /// A reader of a store. `still_granted` is called once per call, before any of the output is read.
     #[must_use]
     pub fn new(store: Arc<OutputStore>, still_granted: StillGranted) -> Self {
         Self { store, still_granted }
@@ -100,7 +100,7 @@ impl Tool for OutputRead {
         )
     }
 
-    /// Without a context there is no caller, and nothing is stored for nobody.
+    /// Without a context there is no caller, and no output is stored under the empty owner.
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
         let nobody = OutputOwner { agent_id: String::new(), run_id: String::new() };
         self.page(&nobody, args).map(|output| output.joined_text())

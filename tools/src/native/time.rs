@@ -63,7 +63,7 @@ fn tell(args: &str, now: Timestamp) -> Result<Value, ToolError> {
 fn zone(name: &str) -> Result<TimeZone, ToolError> {
     let database = TimeZoneDatabase::bundled();
     database.get(name).map_err(|error| {
-        // Names are short; a long one is compared with none.
+        // A long name is compared with none: the comparison would cost too much.
         let shown: String = name.chars().take(MAX_NAME_CHARS).flat_map(char::escape_debug).collect();
         let nearest = (name.len() <= MAX_NAME_CHARS)
             .then(|| database.available().map(|known| (closeness(name, known.as_str()), known)))
@@ -111,7 +111,7 @@ impl Tool for GetCurrentTime {
         )
     }
 
-    /// One of `datetime` and `timestamp` is there, by the format.
+    /// Exactly one of `datetime` and `timestamp` is present, depending on the format.
     fn output_schema(&self) -> Option<JsonSchema> {
         Some(JsonSchema::new(json!({
             "type": "object",

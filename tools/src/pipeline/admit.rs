@@ -1,5 +1,5 @@
-//! Step 3: tier, approval and rate. Whether somebody must be asked is a value here; the question itself is
-//! put by the next step, when it is known what the call may touch.
+//! Step 3: tier, approval and rate. Whether an approver must be asked is returned as a value; the next step
+//! asks, when it knows the call's grant.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,13 +9,13 @@ use portcullis_types::ToolError;
 use super::{Host, PendingRecord, check::Checked};
 use crate::{approval::ApprovalRule, audit::Verdict, call::Caller};
 
-/// A call that may go on, perhaps after a question.
+/// A call that may go on, perhaps after an approval.
 #[derive(Debug)]
 pub(crate) struct Gated {
     pub(super) checked: Checked,
     /// Allow or ask; a denied call does not get here.
     pub(super) approval: Approval,
-    /// What asks: a key of the policy file, or the caller's own policy; empty where nobody does.
+    /// The rule that asks: a key of the policy file, or the caller's own policy; empty if none asks.
     pub(super) approval_rule: String,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn admit(
             subject: facts.name.to_string(),
             hint,
         };
-        // It is an embedder's code; if it fails, nobody has said yes.
+        // The policy is embedder code: if it panics, the call is denied.
         match catch_unwind(AssertUnwindSafe(|| own.decide(facts, checked.args.value()))) {
             Ok(ApprovalRule::Allow) => {}
             Ok(ApprovalRule::Ask) if approval < Approval::Ask => {
@@ -65,10 +65,10 @@ pub(crate) fn admit(
     Ok(Gated { checked, approval, approval_rule })
 }
 
-/// The rule that a row names where the policy file has none.
+/// The rule in the audit row when the caller's approval policy asks or denies.
 const CALLERS_POLICY: &str = "the caller's approval policy";
 
-/// Turns a denial into what the model reads, and leaves the rest in the row.
+/// Turns a denial into an error for the model, and notes rule and decision in the row.
 pub(super) fn refuse(denial: Denial, pending: &mut PendingRecord) -> ToolError {
     pending.row.decision = Some(Verdict::Deny);
     pending.row.rule = Some(denial.rule.as_str().into());

@@ -1,5 +1,5 @@
-//! Step 4: what the call may touch. Policy decides on names, the mounts' directory handles on where those
-//! names lead, and then, with the grant in hand, whoever must be asked is asked.
+//! Step 4: the call's grant. The policy decides on names, and the mounts' directory handles on where those
+//! names lead. Then, with the grant known, the approver is asked if needed.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -29,10 +29,10 @@ use crate::{
     sandbox::repository,
 };
 
-/// How often an approver may change the arguments of one call.
+/// The most times that an approver may change the arguments of one call.
 const MAX_CHANGES: usize = 8;
 
-/// A call that may run with exactly its grant. Only [`authorize`] makes these.
+/// A call that may run with exactly its grant. Only [`authorize`] constructs it.
 #[derive(Debug)]
 pub(crate) struct Authorized {
     pub(super) checked: Checked,
@@ -41,7 +41,7 @@ pub(crate) struct Authorized {
     pub(super) writes: Vec<String>,
 }
 
-/// Authorizes the call, or refuses it. Arguments that the approver changed start again at the check.
+/// Authorizes the call, or refuses it. Arguments that the approver changed go back to the check (step 2).
 pub(crate) async fn authorize(
     gated: Gated,
     host: &Host,
@@ -54,18 +54,18 @@ pub(crate) async fn authorize(
         let writes = writes(gated.checked.tool.backend().writes_alone(&grant, &steps, caller));
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
         if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
-            // Unless somebody was asked before and changed the arguments to these.
+            // Keep `approved_with_changes` if the approver changed the arguments to these.
             pending.row.approval.get_or_insert_with(|| "not_required".into());
             return Ok(Authorized { checked: gated.checked, grant, writes });
         }
         if caller.step.is_some() {
-            // By whoever approved of the operation and saw this grant.
+            // The approver of the operation saw this grant and approved it.
             pending.row.approval = Some("approved".into());
             return Ok(Authorized { checked: gated.checked, grant, writes });
         }
         let asked = Grants { own: grant.clone(), steps: steps.clone() };
         match consent(&gated, &grant, steps, &host.policy, caller, pending).await? {
-            // An answer may take minutes: what it was given for must still be so.
+            // An answer may take minutes: recompute the grants, and ask again if they changed.
             None if grants(&gated.checked, host, pending).await? == asked => {
                 return Ok(Authorized { checked: gated.checked, grant, writes });
             }
@@ -74,7 +74,7 @@ pub(crate) async fn authorize(
                 let Checked { mut call, tool, .. } = gated.checked;
                 call.arguments = arguments;
                 let checked = check_again(call, tool, host, caller, pending).await?;
-                // What a hook made of an approver's arguments nobody has seen.
+                // The approver has not seen the arguments that a hook made of its answer: ask again.
                 let unseen = checked.notes.hooked;
                 gated = admit(checked, host, caller, pending)?;
                 if unseen {
@@ -86,9 +86,9 @@ pub(crate) async fn authorize(
     Err(ToolError::denied(format!("the approver changed the arguments more than {MAX_CHANGES} times")))
 }
 
-/// The mounts that a call must be the only writer of, by name. A guest may read a file and write it back, and so may
-/// an operation's steps. A native tool is handed no mount; a command may take as long as it likes, and its session is
-/// what keeps it from others.
+/// The mounts that a call must be the only writer of, by name. A guest, or an operation's steps, may read a
+/// file and write it back. A native tool gets no mount. A command may take any time, and its session keeps it
+/// apart.
 fn writes(grants: Vec<&Grant>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for mount in grants.into_iter().flat_map(|grant| &*grant.mounts) {
@@ -99,23 +99,23 @@ fn writes(grants: Vec<&Grant>) -> Vec<String> {
     names
 }
 
-/// Where paths lead, and what was found there of private files.
+/// Where paths lead: the mounts, and the private files exposed in them by hard links.
 #[derive(Clone, Copy)]
 struct Places<'a> {
     mounts: &'a MountTable,
     exposed: &'a Exposed,
 }
 
-/// What a call may touch.
+/// The grants of a call.
 #[derive(PartialEq)]
 struct Grants {
     own: Grant,
-    /// What each step may touch, where the call is an operation: its arguments are judged as theirs, before
-    /// anything runs. Each is judged again in the step's own call.
+    /// The grant of each step, if the call is an operation: the operation's arguments are judged as the
+    /// steps' before anything runs. Each step is judged again in its own call.
     steps: Vec<StepGrant>,
 }
 
-/// The grants of a call, by names and by where they lead.
+/// The grants of a call, judged by names and by where these lead.
 async fn grants(checked: &Checked, host: &Host, pending: &mut PendingRecord) -> Result<Grants, ToolError> {
     let (tool, args) = (&checked.tool, &checked.args);
     let (policy, mounts) = (&*host.policy, &*host.mounts);
@@ -124,7 +124,7 @@ async fn grants(checked: &Checked, host: &Host, pending: &mut PendingRecord) -> 
     let subjects = subjects(tool, args)?;
     pending.row.subjects = subjects.iter().map(row_subject).collect();
     let mut steps = Vec::new();
-    // An operation touches nothing by itself: its arguments are its steps'.
+    // An operation touches nothing by itself: its arguments belong to its steps.
     let own: &[RequestedSubject] = if tool.steps().is_empty() { &subjects } else { &[] };
     let grant = judge(tool, own, policy, places).map_err(|denial| refuse(*denial, pending))?;
     for step in tool.steps() {
@@ -142,7 +142,7 @@ async fn grants(checked: &Checked, host: &Host, pending: &mut PendingRecord) -> 
     Ok(Grants { own: grant, steps })
 }
 
-/// The rule that grants.
+/// The policy rule that grants.
 fn rule_of(grant: &Grant) -> String {
     match grant.shell {
         Some(_) => "shell".to_owned(),
@@ -150,7 +150,7 @@ fn rule_of(grant: &Grant) -> String {
     }
 }
 
-/// Judges what a tool, or a step, is asked to touch.
+/// Judges the subjects that a tool or a step wants to touch.
 fn judge(
     tool: &RegisteredTool,
     subjects: &[RequestedSubject],
@@ -158,7 +158,8 @@ fn judge(
     places: Places<'_>,
 ) -> Result<Grant, Box<Denial>> {
     let grant = policy.authorize(&CallRequest { tool: tool.facts(), subjects }).map_err(Box::new)?;
-    // A command opens files past us, so one of its mounts could hold such a name.
+    // A command opens files without these checks, so a private file exposed in any mount refuses every
+    // command.
     if grant.shell.is_some()
         && let Some(suspect) = places.exposed.suspects_any()
     {
@@ -169,7 +170,7 @@ fn judge(
             RequestedSubject::Path { argument, path, access } => {
                 let of_argument = |role: &&ArgumentRole| role.argument == *argument;
                 let mut roles = tool.facts().roles.iter().filter(of_argument);
-                // One that is something else besides is followed.
+                // An argument that also has another role is followed.
                 let last = if roles.all(|role| role.role == RoleKind::Entry) {
                     LastName::Itself
                 } else {
@@ -177,21 +178,21 @@ fn judge(
                 };
                 follow(path, *access, last, policy, places)?;
             }
-            // Judged by their text alone, above.
+            // The policy has judged these by their text, above.
             RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
         }
     }
     Ok(grant)
 }
 
-/// What the arguments name, by the roles that the tool declares.
+/// The subjects that the arguments name, by the roles that the tool declares.
 fn subjects(tool: &RegisteredTool, args: &ToolArgs) -> Result<Vec<RequestedSubject>, ToolError> {
     let mut subjects = Vec::new();
     for role in &tool.facts().roles {
         let argument = &role.argument;
         let text = match args.value().get(argument) {
             Some(Value::String(text)) => text.as_str(),
-            // A default stands for an argument that is left out; it is a path like any other.
+            // The tool will use the default of an absent argument, so it is judged like any other path.
             None | Some(Value::Null) => match tool.default_of(argument) {
                 Some(text) => text,
                 None => continue,
@@ -224,8 +225,8 @@ fn row_subject(subject: &RequestedSubject) -> Subject {
     Subject { argument: argument.as_str().into(), kind, value: value.into() }
 }
 
-/// Follows a path through its mount's directory handle, links included, and refuses what the name alone
-/// did not show: a way out, a special file, a protected path under another name.
+/// Follows a path through its mount's directory handle, links included. Refuses what the name alone did not
+/// show: a way out of the mount, a special file, a protected path under another name.
 fn follow(
     path: &GuestPath,
     access: Access,
@@ -246,7 +247,7 @@ fn follow(
     let mut existing = path.below_mount();
     let mut missing = Vec::new();
     loop {
-        // A parent is always followed: by way of it the name is reached.
+        // A parent is always followed: the last name is reached through it.
         let flags = match last {
             LastName::Itself if missing.is_empty() => OFlags::NOFOLLOW,
             LastName::Itself | LastName::Followed => OFlags::empty(),
@@ -257,7 +258,7 @@ fn follow(
                     return deny(DenialCode::SpecialFile, "tools read and write files and folders only");
                 }
                 let is_at_home = mount.name().is_vault();
-                // A name that is removed or renamed itself leaves the file as it is.
+                // Removing or renaming a name leaves the file itself unchanged.
                 let is_opened = missing.is_empty() && matches!(last, LastName::Followed);
                 if is_opened && !is_at_home {
                     match suspect(target.as_fd(), places.exposed) {
@@ -284,7 +285,7 @@ fn follow(
             Err(Errno::XDEV) => {
                 return deny(DenialCode::LinkEscapesMount, "name a path whose links stay within the mount");
             }
-            // What is missing is judged by where its nearest existing parent leads.
+            // A missing path is judged by its nearest existing parent.
             Err(Errno::NOENT) => match existing.rsplit_once('/') {
                 Some((parent, name)) => {
                     missing.push(name);
@@ -296,30 +297,30 @@ fn follow(
                 }
                 None => return Ok(()),
             },
-            // A loop, a file where a folder should be, a folder that may not be entered: the tool finds
-            // the same and says so in its own words.
+            // A loop, a file in place of a folder, or a folder without access: the tool meets the same error
+            // and reports it.
             Err(_) => return Ok(()),
         }
     }
 }
 
-/// What a link at the end of a path stands for.
+/// How a link at the end of a path is treated.
 #[derive(Clone, Copy)]
 enum LastName {
-    /// What it leads to.
+    /// It is followed.
     Followed,
-    /// Itself: it is the link that is removed or renamed.
+    /// It is not followed: the link itself is removed or renamed.
     Itself,
 }
 
-/// Whether it may be a private file under another name.
+/// Whether the file may be a private one under another name.
 fn suspect(handle: BorrowedFd<'_>, exposed: &Exposed) -> Option<Suspect> {
     let stat = rustix::fs::fstat(handle).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if is_file { exposed.suspects(&stat) } else { None }
 }
 
-/// Why no command runs, and of which file's name.
+/// The denial of a command while a private file is exposed in a mount.
 fn no_command(suspect: Suspect, exposed: &Exposed) -> Denial {
     let rule = "shell".to_owned();
     match suspect {
@@ -352,8 +353,8 @@ fn is_special(handle: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// The components of a target below its mount, with what is missing appended; none where the kernel does
-/// not say, or the mount was moved away meanwhile.
+/// The path of a target below its mount, with the missing components appended. None if the kernel cannot
+/// tell, or the mount was moved away meanwhile.
 fn below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Option<Vec<String>> {
     let (root, target) = (real_path(root).ok()?, real_path(target).ok()?);
     let existing = target.strip_prefix(&root).ok()?;
@@ -361,7 +362,7 @@ fn below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Opti
     Some(existing.chain(missing.iter().rev().map(|part| (*part).to_owned())).collect())
 }
 
-/// Asks for the approval; `Some` are the arguments that the approver put in place of the call's own.
+/// Asks for the approval. `Some` are arguments that the approver put in place of the call's own.
 async fn consent(
     gated: &Gated,
     grant: &Grant,
@@ -410,7 +411,7 @@ async fn consent(
     }
 }
 
-/// What asks about a call: what gated it, else the rule of the first of its steps that asks.
+/// The rule that asks about a call: the one that gated it, else that of the first step that asks.
 fn asking_rule(gated: &Gated, policy: &WorkspaceSecurityPolicy) -> String {
     let steps = gated.checked.tool.steps();
     if steps.is_empty() || gated.approval == Approval::Ask {

@@ -1,6 +1,6 @@
-//! The limit of a result: what of its content a caller sees, what stands in the place of the rest, and the whole of it
-//! as a text that can be paged. Content of every kind counts with all of its fields, since a tool may put any amount
-//! into each.
+//! The limit of a result: cuts its content to what a caller sees, marks what was left out, and writes the
+//! whole as one text that can be paged. Every field of every kind of content counts, since a tool may put any
+//! amount into each.
 
 use portcullis_types::escape_for_display;
 use portcullis_types::{Content, ToolOutput, json_bytes};
@@ -8,21 +8,21 @@ use serde_json::Value;
 
 use super::shape::MAX_DETAILS_BYTES;
 
-/// How many blocks of content a result may have: 256. Empty ones count no byte, and a million of them would be
+/// The most blocks of content in a result: 256. Empty blocks count no bytes, but a million of them would be
 /// megabytes on the wire.
 pub(crate) const MAX_BLOCKS: usize = 256;
 
-/// How much of an address, a name or a media type a note shows of a block that is left out.
+/// The most bytes of an address, a name or a media type in the note on an omitted block.
 const MAX_NAMED_BYTES: usize = 128;
 
-/// Whether content is more than may be shown.
+/// Whether content exceeds the limit.
 pub(super) fn is_over(content: &[Content], bytes: usize, limit: usize) -> bool {
     bytes > limit || content.len() > MAX_BLOCKS
 }
 
-/// Cuts content to `limit` bytes together and says so (specification 004, "Output Truncation"). Text is cut; nothing
-/// can be made of a part of a picture, so a block of another kind that is too long is left out whole, and a note with
-/// its kind, type and size stands in its place.
+/// Cuts content to `limit` bytes in total and marks the cut (specification 004, "Output Truncation"). Text is
+/// cut. A part of a picture is useless, so a block of another kind that is too long is left out whole, and a
+/// note with its kind, type and size stands in its place.
 pub(super) fn cut(content: &mut Vec<Content>, limit: usize, original_bytes: usize) {
     let mut left = limit;
     let mut kept = Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn cut(content: &mut Vec<Content>, limit: usize, original_bytes: usiz
     *content = kept;
 }
 
-/// Bounds a partial result, of which nothing is kept: it informs, and the result is still to come.
+/// Bounds a partial result. The rest of it is not stored: the final result is still to come.
 pub(super) fn cut_partial(partial: &mut ToolOutput, limit: usize) {
     let bytes = partial.content_bytes();
     if is_over(&partial.content, bytes, limit) {
@@ -80,13 +80,13 @@ pub(super) fn cut_partial(partial: &mut ToolOutput, limit: usize) {
     }
 }
 
-/// What stands where something was cut.
+/// The mark where content was cut.
 pub(super) fn mark(original_bytes: usize) -> String {
     format!("[output truncated — original size: {} bytes]", with_commas(original_bytes))
 }
 
-/// All of a result as one text: text blocks as they are; others behind a line that says what they are, binary data as
-/// the base64 that it came in.
+/// All of a result as one text: text blocks unchanged; others after a line that describes them, binary data
+/// as base64, as it came.
 pub(super) fn whole(output: &ToolOutput, with_data: bool, trailer: Option<&str>) -> String {
     let blocks: Vec<String> = output.content.iter().map(written_out).collect();
     let mut text = blocks.join("\n");
@@ -100,7 +100,7 @@ pub(super) fn whole(output: &ToolOutput, with_data: bool, trailer: Option<&str>)
     text
 }
 
-/// Puts a line after the last text.
+/// Appends a line to the last text block, or as a new block.
 pub(super) fn append(content: &mut Vec<Content>, line: &str) {
     match content.last_mut() {
         Some(Content::Text { text }) => append_line(text, line),
@@ -129,14 +129,14 @@ pub(crate) fn with_commas(number: usize) -> String {
     text
 }
 
-/// What stands in the place of a block that is left out.
+/// The note in place of an omitted block.
 fn note(block: &Content) -> String {
     let size = with_commas(block.bytes());
     format!("[{}: {size} bytes, over the limit, left out]", described(block))
 }
 
 fn written_out(block: &Content) -> String {
-    // What the line before it shows whole is not repeated.
+    // Fields that the line above shows in full are not repeated.
     let long = |field: &String| field.len() > MAX_NAMED_BYTES;
     let mut fields: Vec<&String> = Vec::new();
     match block {
@@ -163,7 +163,7 @@ fn written_out(block: &Content) -> String {
     text
 }
 
-/// The kind of a block, and what its fields say of it.
+/// The kind of a block, and its describing fields.
 fn described(block: &Content) -> String {
     let typed = |mime_type: &Option<String>| mime_type.as_deref().map_or_else(|| "no type".to_owned(), named);
     match block {
@@ -179,7 +179,7 @@ fn described(block: &Content) -> String {
     }
 }
 
-/// The beginning of a tool's own words, within a line of the host's.
+/// The beginning of a tool's text, escaped for use in a line of the host's.
 fn named(text: &str) -> String {
     let shown = escape_for_display(&text[..text.floor_char_boundary(MAX_NAMED_BYTES)]).to_string();
     let end = shown.floor_char_boundary(MAX_NAMED_BYTES);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_and_no_number_of_blocks_gets_more_through_than_the_limit() {
+    fn no_field_and_no_number_of_blocks_exceeds_the_limit() {
         let long = "\u{1b}é".repeat(1000);
         let block = [
             json!({"type": "image", "data": "", "mimeType": long}),

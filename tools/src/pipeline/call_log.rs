@@ -1,7 +1,7 @@
-//! What a call leaves behind: the facts for its audit row, gathered step by step.
+//! The pending audit row of a call: its facts, gathered step by step.
 //!
-//! A record that is dropped before its end was recorded writes the end itself: a caller that goes away does
-//! not take the row with it.
+//! Dropping a record whose end was not written writes the end: a caller that goes away does not take the row
+//! with it.
 
 use std::{
     sync::Arc,
@@ -18,9 +18,9 @@ pub(crate) struct PendingRecord {
     log: Arc<AuditLog>,
     pub(crate) row: CallRecord,
     started: Instant,
-    /// How long others were waited for whose time is not the call's.
+    /// How long the call waited for an approver, which does not count as the call's own time.
     waited: Duration,
-    /// Since when such a wait goes on.
+    /// The start of a wait that still goes on.
     waits_since: Option<Instant>,
     is_over: bool,
 }
@@ -30,28 +30,28 @@ impl PendingRecord {
         Self { log, row, started: Instant::now(), waited: Duration::ZERO, waits_since: None, is_over: false }
     }
 
-    /// How long the call has taken so far, without the time that an approver took for an answer.
+    /// The duration of the call so far, without waits for an approver.
     pub(super) fn elapsed(&self) -> Duration {
         let waiting = self.waits_since.map_or(Duration::ZERO, |since| since.elapsed());
         self.started.elapsed().saturating_sub(self.waited + waiting)
     }
 
-    /// Somebody is asked, and takes the time that a person takes.
+    /// Starts a wait for an approver.
     pub(super) fn begin_wait(&mut self) {
         self.waits_since = Some(Instant::now());
     }
 
-    /// The answer is there, or nobody waits for it any more.
+    /// Ends the wait: the answer came, or the wait was given up.
     pub(super) fn end_wait(&mut self) {
         self.waited += self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
     }
 
-    /// Writes the row before a call that has effects.
+    /// Writes the `begin` row of a call that has effects.
     pub(super) fn begin(&self) -> Result<(), AuditError> {
         self.log.append(&Record::begin(&Arc::new(self.row.clone()))).map(drop)
     }
 
-    /// Writes the last row.
+    /// Writes the final row.
     pub(super) fn end(&mut self, ending: Ending) -> Result<(), AuditError> {
         self.is_over = true;
         let row = Arc::new(std::mem::take(&mut self.row));
@@ -73,7 +73,7 @@ impl Drop for PendingRecord {
     }
 }
 
-/// What a caller learns when a row cannot be written.
+/// The caller's error when a row cannot be written.
 pub(super) fn unrecorded(error: &AuditError) -> ToolError {
     tracing::error!(error = error as &dyn std::error::Error, "the audit log cannot be written");
     ToolError::unavailable("the call cannot be recorded, so it is refused")

@@ -1,4 +1,4 @@
-//! The caller's turn: no step waits for others beyond it, and nothing starts once it is over.
+//! The caller's turn: no step waits for others past its end, and no work starts after it.
 
 use std::{
     future::{self, Future},
@@ -9,15 +9,15 @@ use portcullis_types::ToolError;
 
 use crate::call::Caller;
 
-/// Waits for something as long as the caller's turn lasts and the caller has not given up.
+/// Waits for a future until the caller's turn ends or the caller gives up.
 ///
 /// # Cancellation
-/// Dropping it drops what is waited for.
+/// Dropping it drops the inner future.
 pub(super) async fn within_deadline<T>(
     caller: &Caller,
     wait: impl Future<Output = T>,
 ) -> Result<T, ToolError> {
-    // In this order: what comes at the same moment as the end comes too late.
+    // `biased`: when result and end of the turn are ready together, the end wins.
     tokio::select! {
         biased;
         error = over(caller) => Err(error),
@@ -40,7 +40,7 @@ pub(super) async fn over(caller: &Caller) -> ToolError {
     }
 }
 
-/// Refuses to start what nobody waits for any more.
+/// Fails if the caller has given up or its turn is over.
 pub(super) fn ensure_not_over(caller: &Caller) -> Result<(), ToolError> {
     if caller.cancel.is_cancelled() {
         return Err(given_up());

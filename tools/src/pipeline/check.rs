@@ -1,5 +1,5 @@
-//! Step 2: the arguments' text becomes a checked value. What that means is in [`crate::arguments`]. The program's
-//! hooks may mend arguments that do not fit, and have their say on those that do.
+//! Step 2: parses and checks the arguments' text; see [`crate::arguments`]. The program's hooks may repair
+//! arguments that do not fit, and may refuse or change those that do.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ pub(crate) struct Checked {
     pub(super) notes: Notes,
 }
 
-/// What was done to a call, for the result's details.
+/// Notes on a call, for the result's details.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     pub(super) repaired: Vec<String>,
     pub(super) ignored: Vec<String>,
-    /// Whether the arguments are a hook's in place of the model's.
+    /// Whether a hook replaced the model's arguments.
     pub(super) hooked: bool,
-    /// How often the tool was tried.
+    /// The number of tries.
     pub(super) tries: usize,
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn check(
     check_again(call, tool, host, caller, pending).await
 }
 
-/// Checks arguments of a tool that is known: the call's own, or those that an approver put in their place.
+/// Checks arguments of a known tool: the call's own, or those that an approver put in their place.
 pub(super) async fn check_again(
     call: ToolCall,
     tool: Arc<RegisteredTool>,
@@ -56,7 +56,7 @@ pub(super) async fn check_again(
     let hooks = &host.hooks;
     let mut checked = match fit(&call.arguments, &tool, pending) {
         Ok((args, notes)) => Checked { call, tool, args, notes },
-        // A guess at what was meant is no basis for something dangerous.
+        // No repair by hooks for a privileged tool: a guess is no basis for something dangerous.
         Err(error) if hooks.is_empty() || is_privileged(&tool) => return Err(error),
         Err(error) => mend(call, tool, error, hooks, caller, pending).await?,
     };
@@ -66,7 +66,8 @@ pub(super) async fn check_again(
             let Checked { call, tool, .. } = checked;
             checked = match with_arguments(call, Arc::clone(&tool), arguments, pending) {
                 Ok(checked) => checked,
-                // The mistake is the program's: the model has nothing to mend.
+                // The mistake is the hook's: the model has nothing to correct, and the row keeps its
+                // arguments' hash.
                 Err(error) => {
                     pending.row.args_sha256 = own;
                     return Err(hooks::misfit(&tool, &error, pending));
@@ -95,7 +96,7 @@ async fn mend(
     };
     let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
     let own = pending.row.args_sha256.clone();
-    // Where those do not fit either, the model reads of its own, and so does the row.
+    // If those do not fit either, the model gets the error of its own arguments, and the row their hash.
     with_arguments(call, tool, arguments, pending).map_err(|_other| {
         pending.row.args_sha256 = own;
         error
@@ -115,7 +116,7 @@ fn with_arguments(
     Ok(Checked { call, tool, args, notes })
 }
 
-/// Holds arguments against the tool's schema.
+/// Checks arguments against the tool's schema.
 fn fit(
     arguments: &str,
     tool: &RegisteredTool,

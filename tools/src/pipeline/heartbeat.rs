@@ -1,4 +1,4 @@
-//! Signs of life of calls that say nothing: whoever watches can tell a long call from a dead one.
+//! Heartbeats of silent calls, by which a watcher can tell a long call from a dead one.
 
 use std::{
     future::Future,
@@ -15,26 +15,26 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::call::Caller;
 
-/// How long a call says nothing until its watcher is told that it runs, and again: 5 s.
+/// How long a call may be silent before its watcher gets a heartbeat, and between heartbeats: 5 s.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// A call that somebody watches.
+/// A call with a watcher.
 pub(super) struct Watched {
-    /// The caller that the call reports to, so that it is noted when it does.
+    /// The caller that the call reports to; its listener also notes each report.
     pub(super) caller: Caller,
     listener: EventFn,
     has_spoken: Arc<AtomicBool>,
 }
 
 impl Watched {
-    /// None where nobody watches the caller's calls.
+    /// None if the caller has no event listener.
     pub(super) fn of(call_id: &str, caller: &Caller) -> Option<Self> {
         let listener = caller.on_event.clone()?;
         let has_spoken = Arc::new(AtomicBool::new(false));
         let (passed_to, noted, own) = (Arc::clone(&listener), Arc::clone(&has_spoken), call_id.to_owned());
         let mut caller = caller.clone();
         caller.on_event = Some(Arc::new(move |event| {
-            // Calls that the tool makes report to the same listener, and that is no word of the tool's.
+            // Reports of nested calls go to the same listener, but do not count as the call's own.
             if event.call_id() == own {
                 noted.store(true, Ordering::Relaxed);
             }
@@ -43,13 +43,14 @@ impl Watched {
         Some(Self { caller, listener, has_spoken })
     }
 
-    /// Drives the call's work, and tells its watcher of a silence.
+    /// Drives the call's work and sends heartbeats while it is silent.
     pub(super) async fn drive<T>(&self, call_id: &str, mut work: Pin<&mut impl Future<Output = T>>) -> T {
         let begun = Instant::now();
         let mut ticks = tokio::time::interval_at(begun + SILENCE, SILENCE);
-        // An executor that was busy is no reason to tell twice.
+        // After a stall of the executor, send one heartbeat, not all missed ones.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            // `biased`: a call that is done gets no further heartbeat.
             tokio::select! {
                 biased;
                 done = &mut work => return done,

@@ -1,5 +1,5 @@
-//! The program's own hooks, within the steps that they belong to: `before` and `repair` in the check of arguments,
-//! `after` between the run and its shape. What a hook fails to say is a no.
+//! The program's own hooks, within their steps: `before` and `repair` in the check of arguments, `after`
+//! between run and shape. A hook that fails or times out denies the call or withholds its outcome.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ use crate::{
     spawn,
 };
 
-/// How long hooks may still take for a result when nobody waits for it any more.
+/// The time that hooks still have for a result after the caller has given up or its turn is over.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What one hook says to a call; arguments that it puts in place of the call's own.
+/// One hook's answer before a call: `Some` are arguments in place of the call's own.
 pub(super) async fn before(
     hook: &Arc<dyn CallHook>,
     checked: &Checked,
@@ -43,7 +43,7 @@ pub(super) async fn before(
     }
 }
 
-/// The refusal of a call that a hook has given arguments that do not fit.
+/// The refusal of a call whose arguments a hook changed to some that do not fit.
 pub(super) fn misfit(tool: &RegisteredTool, error: &ToolError, pending: &mut PendingRecord) -> ToolError {
     tracing::error!(tool = %tool.facts().name, %error, "a hook changed arguments to some that do not fit");
     refused(tool, "a hook gave it arguments that do not fit".to_owned(), pending)
@@ -54,7 +54,7 @@ fn refused(tool: &RegisteredTool, reason: String, pending: &mut PendingRecord) -
     refuse(Denial { code: DenialCode::HookRefused, rule: RULE.to_owned(), subject, hint: reason }, pending)
 }
 
-/// Arguments in place of those that do not fit; none where no hook has any.
+/// A hook's arguments in place of those that do not fit; none if no hook has any.
 pub(super) async fn repair(
     hooks: &Hooks,
     misfit: &MisfitCall,
@@ -70,8 +70,8 @@ pub(super) async fn repair(
     Ok(None)
 }
 
-/// Hands what came of a call through the hooks, all of which have [`HOOK_TIME`] together: what has been done is to be
-/// told, also to a caller that does not wait much longer.
+/// Passes the outcome of a call through the hooks, which have [`HOOK_TIME`] together. They run even after the
+/// caller's turn, for [`LAST_WORDS`]: the effects of the call must be reported.
 pub(crate) async fn after(
     outcome: Result<RawOutcome, ToolError>,
     host: &Host,
@@ -93,6 +93,7 @@ pub(crate) async fn after(
     for hook in hooks.iter().rev() {
         let (hook, call, result) = (Arc::clone(hook), hooked(&raw.checked, caller), raw.result.clone());
         let asked = spawn::apart(async move { hook.after(&call, result).await });
+        // `biased`: an answer that is ready counts, even at the time limit.
         let said = tokio::select! {
             biased;
             said = asked => said,
@@ -123,7 +124,7 @@ fn content_bytes(raw: &RawOutcome) -> usize {
     raw.result.as_ref().map_or(0, ToolOutput::content_bytes)
 }
 
-/// What is told in place of what no hook could be asked about.
+/// The error in place of an outcome that a hook failed to see.
 fn withheld(result: Result<ToolOutput, ToolError>) -> ToolError {
     let error = match result {
         Ok(_) => ToolError::failed("the call ran, and its result is withheld: a hook of the program failed"),
@@ -134,7 +135,7 @@ fn withheld(result: Result<ToolOutput, ToolError>) -> ToolError {
     error.with_code("hook_failed")
 }
 
-/// The rule that a row names where a hook refuses.
+/// The rule in the audit row when a hook refuses.
 const RULE: &str = "the program's hooks";
 
 fn hooked(checked: &Checked, caller: &Caller) -> HookedCall {
@@ -148,7 +149,7 @@ fn hooked(checked: &Checked, caller: &Caller) -> HookedCall {
     }
 }
 
-/// A hook's answer, for as long as the caller waits; none where it fails or takes too long.
+/// A hook's answer, while the caller waits; none if the hook panics or times out.
 async fn answer<T: Send + 'static>(
     caller: &Caller,
     asked: impl Future<Output = T> + Send + 'static,

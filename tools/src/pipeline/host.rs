@@ -1,4 +1,4 @@
-//! [`Host`]: all that a call is run with beside the call itself and its caller.
+//! [`Host`]: everything that a call runs with, besides the call itself and its caller.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::{
     table::ToolTable,
 };
 
-/// What the steps of the pipeline share: put together once, when the registry is built. The registry of an operation's
-/// steps has the same, but for the tools, the hooks and the steps.
+/// The shared parts of the pipeline, assembled once when the registry is built. The registry of an
+/// operation's steps has the same parts, except tools, hooks and steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
     pub(crate) tools: Arc<ToolTable>,
@@ -28,17 +28,17 @@ pub(crate) struct Host {
     pub(crate) slots: Arc<CallSlots>,
     pub(crate) rates: Arc<Rates>,
     pub(crate) hooks: Hooks,
-    /// The steps of operations, in a registry of their own, which no caller but an operation reaches.
+    /// The steps of operations, in a separate registry that only operations reach.
     pub(crate) steps: Option<Arc<ToolRegistry>>,
 }
 
 impl Host {
-    /// Why no guest can run here; none where one can.
+    /// Why no guest can run here; none if guests can run.
     pub(crate) fn absence_of_guests(&self) -> Option<&'static str> {
         self.runner.is_none().then_some("no WebAssembly runner is set up")
     }
 
-    /// The same for the steps of operations. They have no hooks: those were asked about the operation.
+    /// The host of an operation's steps. It has no hooks: they were asked about the operation itself.
     pub(crate) fn of_steps(&self, tools: ToolTable) -> Self {
         Self { tools: Arc::new(tools), hooks: Hooks::default(), steps: None, ..self.clone() }
     }

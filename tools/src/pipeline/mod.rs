@@ -1,10 +1,11 @@
-//! The way of a call: seven steps, each a function from the output of the one before to its own. Their
-//! outputs can only be made by them, so a step that is left out does not compile.
+//! The pipeline of a call: seven steps, each a function from the previous step's output to its own. Only a
+//! step can construct its output, so code that skips a step does not compile.
 //!
-//! Two things are no step of their own. Hooks see what came of a run before it is shaped (`hooks.rs`), and arguments
-//! that an approver changed start again at the check: step 4 calls steps 2 and 3 for them, at most eight times.
+//! Two things are not steps. Hooks see the outcome of a run before it is shaped (`hooks.rs`). Arguments that
+//! an approver changed go back to the check: step 4 calls steps 2 and 3 for them, at most eight times.
 //!
-//! Each step takes the output before, the [`Host`], the caller and the call's record. The last one consumes the record.
+//! Each step takes the previous output, the [`Host`], the caller and the call's pending record. The last one
+//! consumes the record.
 
 mod admit;
 mod authorize;

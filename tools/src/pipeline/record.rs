@@ -1,4 +1,4 @@
-//! Step 7: the last row, and only then the result.
+//! Step 7: writes the final row, then releases the result.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     call::Caller,
 };
 
-/// Writes the end of the call and releases its result; a call whose end cannot be written has none.
+/// Writes the call's end and releases its result; if the end cannot be written, the result is withheld.
 pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending: PendingRecord) -> ToolResult {
     let call_id = pending.row.call_id.to_string();
     let tool = pending.row.tool.to_string();
@@ -32,7 +32,7 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending: PendingRecord
     };
     let (outcome, details, truncated, original_bytes) = match pending.end(ending) {
         Ok(()) => (outcome, details, truncated, original_bytes),
-        // Nothing beside the result either: a size or the id of a stored output tells what no row tells.
+        // Withhold details and sizes too: a stored output's id would tell what no row records.
         Err(error) => (Err(unrecorded(&error)), Map::new().into(), false, 0),
     };
     caller.emit(&ToolEvent::Finished {

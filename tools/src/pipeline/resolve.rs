@@ -11,10 +11,10 @@ use crate::{
     table::ToolTable,
 };
 
-/// How many names a refusal suggests at most.
+/// The most names that a refusal suggests.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// How alike a name must be to be suggested (Jaro–Winkler, 0 to 1).
+/// The least similarity of a suggested name (Jaro–Winkler, 0 to 1).
 const LIKENESS: f64 = 0.7;
 
 /// A call whose tool is known.
@@ -50,11 +50,11 @@ pub(crate) fn resolve(
         });
     };
     if !tool.steps().is_empty() {
-        // By it the rows of the steps are found.
+        // The rows of the steps carry the same id.
         pending.row.operation_id.get_or_insert_with(|| random_id("op").into());
     }
     if call.tool != tool.decl().name {
-        // Under an alias; from here on it is the tool's own name that is judged, shown and recorded.
+        // Called by an alias: from here on the canonical name is judged, shown and recorded.
         call.tool.clone_from(&tool.decl().name);
         pending.row.tool = call.tool.as_str().into();
     }
@@ -63,7 +63,7 @@ pub(crate) fn resolve(
     Ok(Resolved { call, tool: Arc::clone(tool) })
 }
 
-/// A tool that there would be, if its module were there and could be used.
+/// The error for a tool whose module is missing or unusable.
 fn unavailable(name: &ToolName) -> ToolError {
     ToolError::unavailable(format!("the module of tool `{name}` is missing or cannot be used"))
         .with_code("module_unavailable")

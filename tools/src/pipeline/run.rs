@@ -1,5 +1,5 @@
-//! Step 5: the call itself. It takes a slot, its `begin` row is written if it has effects, the deadline
-//! starts, and the tool runs, once more where that can do no harm.
+//! Step 5: the call itself. It takes a slot, writes its `begin` row if it has effects, starts the deadline,
+//! and runs the tool. A failed try is repeated where that is harmless.
 
 use std::time::{Duration, Instant};
 
@@ -17,21 +17,21 @@ use super::{
 };
 use crate::{call::Caller, slots::LeaveOnDrop};
 
-/// How long is waited before each further try.
+/// The pauses before the second and the third try.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
-/// What came of the tool, before it is fit to be shown.
+/// The outcome of the tool, before it is shaped.
 #[derive(Debug)]
 pub(crate) struct RawOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
-    /// What a model reads after the text, whatever is cut from that.
+    /// Text for the model after the output; it is kept when the output is cut.
     pub(super) trailer: Option<String>,
     pub(super) usage: Option<Usage>,
     pub(super) grant: Grant,
     pub(super) checked: Checked,
-    /// Whether hooks have made the text longer than the tool did.
+    /// Whether hooks made the content longer.
     pub(super) has_grown: bool,
-    /// Whether hooks have made anything else of the result than the tool did.
+    /// Whether hooks changed the result.
     pub(super) has_changed: bool,
 }
 
@@ -57,8 +57,8 @@ pub(crate) async fn run(
     };
     let deadline = Instant::now() + time_limit;
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
-    // However the wait ends, a thread that a native tool blocks keeps no slot. A call that a tool makes leaves that to
-    // its parent.
+    // Frees the slot at the end of the wait, even if a native tool still blocks its thread. A nested call
+    // leaves that to its parent.
     let leaves = checked.tool.backend().may_block() && caller.slot.is_none();
     let _leave = leaves.then(|| LeaveOnDrop(slot.clone()));
     let watched = Watched::of(&checked.call.id, caller);
@@ -82,8 +82,8 @@ pub(crate) async fn run(
     Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false, has_changed: false })
 }
 
-/// Tries a call, a few times where what it needs is not there and another try changes nothing. All tries are the same
-/// call: one slot, one deadline, one row.
+/// Tries a call, up to three times if what it needs is unavailable and another try is harmless. All tries
+/// share one slot, one deadline and one row.
 async fn try_until_done(
     attempt: Attempt<'_>,
     pending: &mut PendingRecord,

@@ -1,4 +1,4 @@
-//! Step 6: the result becomes fit to be shown: bounded whatever it is made of, no host path, no secret.
+//! Step 6: makes the result fit to be shown: bounded in every part, without host paths or secrets.
 
 use portcullis_policy::{Grant, ToolOrigin};
 use portcullis_types::{MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorKind, ToolOutput, json_bytes};
@@ -17,24 +17,25 @@ use crate::{
     registered::RegisteredTool,
 };
 
-/// The most text of an error that a model gets, and as much of its hint; results have their own limit.
+/// The most text of an error that a model gets, and of its hint; results have their own limit.
 const MAX_ERROR_BYTES: usize = 4096;
 
 /// The longest code of an error.
 const MAX_CODE_BYTES: usize = 64;
 
-/// How long a tool's own details may be as JSON: 64 KiB. They are for people and logs; longer ones are withheld whole.
+/// The longest details of a tool, as JSON: 64 KiB. They are for people and logs; longer ones are withheld
+/// whole.
 pub(super) const MAX_DETAILS_BYTES: usize = 64 << 10;
 
-/// How many notes on arguments are listed, and how much of each: a model may have made up thousands of fields.
+/// The most notes on arguments, and the length of each: a model may have made up thousands of fields.
 const MAX_NOTES: usize = 64;
 const MAX_NOTE_BYTES: usize = 256;
 
-/// How long a whole result may be before it is shaped: as long as the frame of a guest. A command's output has its own
-/// limit, which is the policy's `shell.output`.
+/// The largest result before it is shaped: the limit of a guest's frame. A command's output has its own
+/// limit, the policy's `shell.output`.
 const MAX_RESULT_BYTES: usize = MAX_FINAL_FRAME_BYTES;
 
-/// A result as its caller will see it.
+/// A result as the caller sees it.
 #[derive(Debug)]
 pub(crate) struct Shaped {
     pub(super) outcome: Result<ToolOutput, ToolError>,
@@ -44,7 +45,7 @@ pub(crate) struct Shaped {
     pub(super) usage: Option<Usage>,
 }
 
-/// Shapes what came of a call, whether it ran or was refused.
+/// Shapes the outcome of a call that ran or was refused.
 pub(crate) fn shape(
     raw: Result<RawOutcome, ToolError>,
     host: &Host,
@@ -77,11 +78,11 @@ pub(crate) fn shape(
         Some(part) => Some(part.trailer()),
         None => trailer,
     };
-    // What a model reads after the text that it is shown.
+    // The trailer after the text as shown, which may be cut.
     let mut shown_trailer = trailer.clone();
     let mut rest = page;
     if is_cut || is_withheld {
-        // Data whose text is there is in there.
+        // If the text is the data's JSON, the stored text has the data already.
         let is_apart = is_withheld && !is_text_of_data(&output);
         let all = whole(&output, is_apart, trailer.as_deref());
         if let Some(id) = keep(&all, &grant, &host.outputs, caller, pending) {
@@ -95,7 +96,7 @@ pub(crate) fn shape(
             details.insert("output_id".to_owned(), id.into());
         }
         if let Some(part) = part.as_ref().filter(|_| is_cut) {
-            // Hooks may have put anything in the place of the file's bytes.
+            // After a hook's change, the shown bytes need not be the file's.
             let shown = if has_changed { None } else { shown_bytes(&output, limit) };
             shown_trailer = part.trailer_of_cut(size.content, shown);
         }
@@ -129,12 +130,12 @@ pub(crate) fn shape(
     }
 }
 
-/// How long a result is, in bytes.
+/// The size of a result, in bytes.
 struct Size {
     content: usize,
     data: usize,
-    /// What a tool from outside says in its details: they are its own words, as much as the rest. Those of a shipped
-    /// tool are the host's.
+    /// The details of a tool from outside, which are its own text like the rest. The host wrote those of a
+    /// shipped tool, which count 0.
     details: usize,
 }
 
@@ -153,8 +154,8 @@ impl Size {
     }
 }
 
-/// A result that a shipped tool gives a part of only, as of a file that is longer than one call returns. What another
-/// tool says of it is its details' affair: it would make the host say how long something is.
+/// A result of a shipped tool that is only a part, such as of a file longer than one call returns. Other
+/// tools' details are not trusted for this: they would make the host state a wrong length.
 struct Part {
     next: u64,
     total: u64,
@@ -170,12 +171,12 @@ impl Part {
         (next < total).then_some(Self { next, total })
     }
 
-    /// How many bytes are not in the result.
+    /// The number of bytes that are not in the result.
     fn missing(&self) -> usize {
         usize::try_from(self.total - self.next).unwrap_or(usize::MAX)
     }
 
-    /// How a model reads on where the result ends, which is what is kept of it.
+    /// Tells the model how to read on after the part.
     fn trailer(&self) -> String {
         let total = usize::try_from(self.total).unwrap_or(usize::MAX);
         format!(
@@ -185,8 +186,8 @@ impl Part {
         )
     }
 
-    /// How a model reads on where the result of so many bytes was cut after `shown` of them. Nothing is said where it
-    /// cannot be told which bytes of the file they are: [`Part::rest`] leads to them all.
+    /// Tells the model how to read on after a part of `bytes` that was cut after `shown` of them. None if the
+    /// file offsets of the shown bytes are unknown: [`Part::rest`] then leads to all of it.
     fn trailer_of_cut(&self, bytes: usize, shown: Option<usize>) -> Option<String> {
         let begin = self.next.checked_sub(bytes as u64)?;
         let on = begin + shown? as u64;
@@ -199,14 +200,14 @@ impl Part {
         ))
     }
 
-    /// How a model reads what is kept of a result that was cut: it is no more than the part.
+    /// Tells the model how to read the stored part of a result that was cut.
     fn rest(&self, id: &str) -> String {
         let next = usize::try_from(self.next).unwrap_or(usize::MAX);
         format!("[up to byte {} of the file: `output_read` with `call_id` \"{id}\"]", with_commas(next))
     }
 }
 
-/// How much of a result that is one text is shown of it where it is cut.
+/// The number of bytes shown of a cut result that is a single text.
 fn shown_bytes(output: &ToolOutput, limit: usize) -> Option<usize> {
     match output.content.as_slice() {
         [only] => only.as_text().map(|text| text.floor_char_boundary(limit)),
@@ -214,7 +215,7 @@ fn shown_bytes(output: &ToolOutput, limit: usize) -> Option<usize> {
     }
 }
 
-/// Which page of a stored output this is, in words for a model beside the page; none of any other tool's result.
+/// Tells the model which page of a stored output this is; none for other tools' results.
 fn page(details: &Value, tool: &RegisteredTool) -> Option<String> {
     if !tool.pages_itself() {
         return None;
@@ -239,7 +240,7 @@ fn too_large(bytes: usize) -> ToolError {
         .with_code("result_too_large")
 }
 
-/// Whether the one text of a result is its data's.
+/// Whether the single text of a result is the JSON of its data.
 fn is_text_of_data(output: &ToolOutput) -> bool {
     match (output.content.as_slice(), &output.structured) {
         ([only], Some(data)) => only.as_text().is_some_and(|text| {
@@ -249,7 +250,7 @@ fn is_text_of_data(output: &ToolOutput) -> bool {
     }
 }
 
-/// Says for people and programs what is not there, and how long it was.
+/// Notes in the details what was withheld, and its size.
 fn withhold(details: &mut Map<String, Value>, what: &str, bytes: usize) {
     let withheld = details.entry("withheld").or_insert_with(|| json!({}));
     if let Value::Object(withheld) = withheld {
@@ -257,8 +258,7 @@ fn withhold(details: &mut Map<String, Value>, what: &str, bytes: usize) {
     }
 }
 
-/// Keeps the whole text for `output_read`. A store that cannot take it costs the rest of the text, not the
-/// call.
+/// Stores the whole text for `output_read`. If the store fails, the rest of the text is lost, not the call.
 fn keep(
     text: &str,
     grant: &Grant,
@@ -266,7 +266,7 @@ fn keep(
     caller: &Caller,
     pending: &PendingRecord,
 ) -> Option<String> {
-    // A provider may reuse its ids; a stored output must not take another's place.
+    // Use a fresh id: a provider may reuse call ids, and a stored output must not take another's place.
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
     let grant = json!({ "tool": &*pending.row.tool, "grant": grant });
@@ -279,7 +279,7 @@ fn keep(
     }
 }
 
-/// Details as the host hands them on: the tool's own, and what was done to its arguments.
+/// The details for the caller: the tool's own, and the notes on its arguments.
 fn details(own: Value, notes: Notes) -> Map<String, Value> {
     let own_bytes = if own.is_null() { 0 } else { json_bytes(&own) };
     let is_withheld = own_bytes > MAX_DETAILS_BYTES;
@@ -289,7 +289,7 @@ fn details(own: Value, notes: Notes) -> Map<String, Value> {
         Value::Null => Map::new(),
         other => Map::from_iter([("tool".to_owned(), other)]),
     };
-    // These are the host's words; a tool's own under the same names would pass for them.
+    // Reserved keys of the host: a tool's own values under these names would pass for the host's.
     for key in ["repaired", "ignored", "output_id", "hooked", "tries", "rest", "withheld"] {
         details.remove(key);
     }
@@ -310,7 +310,7 @@ fn details(own: Value, notes: Notes) -> Map<String, Value> {
     details
 }
 
-/// The first of these notes, each with its beginning.
+/// The first notes, each cut to [`MAX_NOTE_BYTES`].
 fn listed(notes: Vec<String>) -> Vec<String> {
     let more = notes.len().saturating_sub(MAX_NOTES);
     let mut listed: Vec<String> =
@@ -340,7 +340,8 @@ fn failed(error: ToolError, notes: Notes, usage: Option<Usage>, pending: &Pendin
     }
 }
 
-/// Error texts are a guest's or a program's word for word, up to a limit. So is what the operator reads of one.
+/// Bounds the texts of an error, which may be a guest's or a program's own words; so may the operator's
+/// detail.
 fn bounded(error: ToolError) -> ToolError {
     let parts = [Some(error.message()), error.hint(), error.operator_detail()];
     let is_short = parts.into_iter().flatten().all(|text| text.len() <= MAX_ERROR_BYTES);
@@ -359,7 +360,7 @@ fn bounded(error: ToolError) -> ToolError {
     shorter
 }
 
-/// The beginning of a text, with how long all of it is.
+/// The beginning of a text, with its full length.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn long_details_are_withheld_and_long_lists_of_notes_are_shortened() {
+    fn long_details_are_withheld_and_long_notes_shortened() {
         for own in [json!({"a": "x".repeat(100_000)}), json!("x".repeat(100_000))] {
             let bytes = json_bytes(&own);
             assert_eq!(Value::from(details(own, Notes::default())), json!({"withheld": {"details": bytes}}));

@@ -1,4 +1,4 @@
-//! Where commands run.
+//! The backends of the shell tool: where commands run.
 
 use std::{
     fmt,
@@ -11,26 +11,26 @@ use super::{
     sidecar::Sidecar,
 };
 
-/// The program that a sidecar on this machine runs commands with.
+/// The program that runs commands in a sidecar on this machine.
 const BASH: &str = "/bin/bash";
 
-/// The three ways of a shell tool (specification 004, "BashTool Backends"). Chosen when a registry is put
-/// together; nothing changes it afterwards, least of all a failure.
+/// The three backends of the shell tool (specification 004, "BashTool Backends"). Chosen when a registry is
+/// built and fixed from then on: a failure never switches to another backend.
 #[derive(Debug, Clone)]
 pub enum ShellBackend {
     /// In the sessions of a sidecar, which confines them.
     Session(Arc<Sidecar>),
-    /// In the sessions of a sidecar that confines nothing: for local development, where somebody asked for it by
-    /// name. Each call says so.
+    /// In the sessions of a sidecar without confinement: for local development, and only if the operator asks
+    /// for it by name. Each call says so.
     Host(Arc<Sidecar>),
     /// Nowhere.
     Disabled {
-        /// Why, for whoever reads a listing.
+        /// Why, for listings.
         reason: String,
     },
 }
 
-/// Where a sidecar is to be had.
+/// Where to get a sidecar.
 #[derive(Debug, Clone, Default)]
 pub enum ShellPlace {
     /// Nowhere: there is no shell.
@@ -40,17 +40,17 @@ pub enum ShellPlace {
     Own(Arc<dyn StartSidecar>),
     /// A process of our own that confines nothing.
     Host(Arc<dyn StartSidecar>),
-    /// One that runs already.
+    /// A sidecar that is already running.
     Socket {
         /// Its socket.
         path: PathBuf,
-        /// The file with what it wants to be told.
+        /// The file with the sidecar's token.
         token_file: PathBuf,
     },
 }
 
 impl ShellBackend {
-    /// What a place means under these terms.
+    /// The backend for a place under these terms.
     pub(crate) fn new(place: &ShellPlace, terms: SidecarTerms) -> Self {
         if let Some(absence) = terms.policy.shell_absence() {
             return Self::Disabled { reason: absence.remedy().to_owned() };
@@ -78,7 +78,7 @@ impl ShellBackend {
         }
     }
 
-    /// The sidecar, where there is one.
+    /// The sidecar, if there is one.
     #[must_use]
     pub fn sidecar(&self) -> Option<&Arc<Sidecar>> {
         match self {

@@ -1,4 +1,4 @@
-//! How a sidecar is reached: by the socket of one that runs, or as a process of our own.
+//! The connection to a sidecar: to the socket of a running one, or to a process of our own.
 
 use std::{
     fmt,
@@ -27,54 +27,54 @@ use super::{
     protocol::{VERSION, VERSION_KEY, shell_client::ShellClient},
 };
 
-/// A client that names token and version with each call.
+/// A client that sends token and version with each call.
 pub(super) type Client = ShellClient<InterceptedService<Channel, Credentials>>;
 
-/// What a sidecar that this process starts is for.
+/// The terms of a sidecar that this process starts.
 #[derive(Debug, Clone)]
 pub struct SidecarTerms {
-    /// What it enforces.
+    /// The policy that it enforces.
     pub policy: Arc<WorkspaceSecurityPolicy>,
-    /// The host folder that the mounts lie below.
+    /// The host folder above the mounts.
     pub workspace: PathBuf,
-    /// The host folder of our own that no session may see.
+    /// Our state folder, which no session may see.
     pub state: PathBuf,
     /// Other host paths that no mount may touch.
     pub private: Vec<PathBuf>,
-    /// Without any confinement: the host's own shell, which somebody asked for by name.
+    /// Whether it runs without any confinement: the host's own shell, which the operator asked for by name.
     pub unconfined: bool,
 }
 
-/// Starts sidecars that belong to this process. The crate that has the daemon brings one.
+/// Starts sidecars that belong to this process. The crate of the daemon implements it.
 pub trait StartSidecar: Send + Sync + fmt::Debug {
-    /// Starts one. Blocks as long as it takes to start a process, not until it answers.
+    /// Starts a sidecar. Blocks while the process starts, but does not wait for it to answer.
     ///
     /// # Errors
     /// The system's.
     fn start(&self, terms: &SidecarTerms) -> io::Result<StartedSidecar>;
 }
 
-/// A sidecar of our own, which ends with its connection.
+/// A sidecar of our own. It ends when its connection closes.
 #[derive(Debug)]
 pub struct StartedSidecar {
     /// The process.
     pub process: Child,
-    /// The connection that it serves, and no other.
+    /// The only connection that it serves.
     pub connection: StdUnixStream,
-    /// What each call must name.
+    /// The token that each call must carry.
     pub token: String,
 }
 
-/// Where a sidecar is to be had.
+/// Where to get a sidecar.
 #[derive(Debug, Clone)]
 pub(super) enum Source {
-    /// It runs, and this is its socket.
+    /// A running sidecar and its socket.
     Socket { path: PathBuf, token_file: PathBuf },
-    /// It is started when the first command comes.
+    /// A sidecar that is started with the first command.
     Own { starter: Arc<dyn StartSidecar>, terms: SidecarTerms },
 }
 
-/// A connection, and the process behind it where that is ours.
+/// A connection, and the process behind it if it is ours.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) client: Client,
@@ -83,7 +83,7 @@ pub(super) struct Connection {
 }
 
 impl Source {
-    /// Connects. What is asked first is up to the caller: nothing has been said yet.
+    /// Connects. No request is sent yet.
     ///
     /// # Cancellation
     /// Dropping the future ends a process that was started.
@@ -113,19 +113,19 @@ impl Source {
     }
 }
 
-/// Speaks HTTP/2 on a stream that is connected. When it breaks nothing connects again by itself: the sessions
-/// went with it, and that must be seen.
+/// HTTP/2 on a connected stream. It never reconnects by itself: a broken connection loses the sessions, and
+/// the caller must notice.
 async fn channel(stream: UnixStream) -> Result<Channel, tonic::transport::Error> {
     let once = Arc::new(Mutex::new(Some(stream)));
     let connector = tower::service_fn(move |_uri| {
         let stream = once.lock().unwrap_or_else(PoisonError::into_inner).take();
         async move { stream.map(TokioIo::new).ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
-    // The address is never looked at; the protocol wants one.
+    // The URI is required but never used.
     Endpoint::from_static("http://sidecar.invalid").connect_with_connector(connector).await
 }
 
-/// What goes with each call.
+/// The metadata of each call.
 #[derive(Clone)]
 pub(super) struct Credentials {
     authorization: MetadataValue<Ascii>,
@@ -156,7 +156,7 @@ impl Interceptor for Credentials {
     }
 }
 
-/// A sidecar's process. Dropping it takes its connection away, which ends it, and waits for that.
+/// The process of our sidecar. Dropping it closes the connection, which ends the process, and waits for that.
 #[derive(Debug)]
 struct OwnProcess {
     process: Child,
@@ -165,7 +165,7 @@ struct OwnProcess {
 
 impl Drop for OwnProcess {
     fn drop(&mut self) {
-        // Whether or not anybody else still holds the connection.
+        // Shut down explicitly: other holders may still have the connection open.
         let _ = self.connection.shutdown(Shutdown::Both);
         let deadline = Instant::now() + END_TIME;
         loop {
@@ -181,9 +181,10 @@ impl Drop for OwnProcess {
     }
 }
 
-/// Reads a token as its owner left it: one line in a file that nobody else can read.
+/// Reads a token: one line, in a file that only its owner can read.
 fn read_token(path: &Path) -> io::Result<String> {
     use std::os::unix::fs::MetadataExt as _;
+    // Refuses a link, and does not block on a FIFO.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
     let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let data = file.metadata()?;
@@ -201,10 +202,10 @@ fn read_token(path: &Path) -> io::Result<String> {
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// A socket that takes no connection until then has nobody behind it.
+/// The time limit of a connect: a socket that takes longer has no process behind it.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// How long a sidecar of ours has to end its sessions; each takes some milliseconds as a rule.
+/// The time a sidecar of ours has to end its sessions; each usually takes some milliseconds.
 const END_TIME: Duration = Duration::from_secs(4);
 
 /// The longest token.

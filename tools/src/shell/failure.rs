@@ -1,4 +1,4 @@
-//! What kept the shell from running a command. What a command itself does, its exit code included, is none.
+//! Failures of the shell to run a command. A command's own outcome, also its exit code, is not a failure.
 
 use std::{io, path::PathBuf};
 
@@ -7,14 +7,14 @@ use tonic::{Code, Status};
 
 use super::protocol::CODE_KEY;
 
-/// The code of an error for a model: there is no session now, and may be soon.
+/// The model's error code when there is no session now, but may be soon.
 pub(super) const SHELL_UNAVAILABLE: &str = "shell_unavailable";
 
 /// Why a sidecar cannot be used. For operators: a model learns less.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SidecarError {
-    /// Nobody said how a sidecar is to be had.
+    /// No sidecar was configured.
     #[error("the shell is switched off here: {reason}")]
     Disabled {
         /// Why.
@@ -45,33 +45,33 @@ pub enum SidecarError {
         #[source]
         source: io::Error,
     },
-    /// It does not speak as it should.
+    /// It does not speak the protocol.
     #[error("the sidecar does not answer as one should")]
     Protocol {
         /// The cause.
         #[source]
         source: tonic::transport::Error,
     },
-    /// It answered with something that this build does not know.
+    /// It answered with a message that this build does not know.
     #[error("the sidecar's answer is not one: {problem}")]
     Answer {
-        /// What is wrong with it.
+        /// The fault.
         problem: &'static str,
     },
     /// It refused, or is gone.
     #[error("the sidecar refused: {} ({code})", status.message())]
     Refused {
-        /// The protocol's word for it, such as `posture`; the status where there is none.
+        /// The protocol's code, such as `posture`; the gRPC status if there is none.
         code: String,
-        /// All that it said.
+        /// The whole status.
         status: Box<Status>,
     },
-    /// A session has less than the policy asks for, whatever the sidecar says of itself.
+    /// A session's posture is weaker than the policy requires, whatever the sidecar claims.
     #[error("the sidecar's session is `{found}`, and the policy asks for `{least}` at least")]
     Posture {
-        /// What it has.
+        /// The session's posture.
         found: String,
-        /// What the policy asks for.
+        /// The posture that the policy requires.
         least: ShellPosture,
     },
 }
@@ -83,12 +83,12 @@ impl SidecarError {
         Self::Refused { code, status: Box::new(status) }
     }
 
-    /// Whether the connection, and every session with it, is gone.
+    /// Whether the connection, and with it every session, is lost.
     pub(super) fn ends_connection(&self) -> bool {
         match self {
             Self::Refused { code, status } => {
                 code == "stopping"
-                    // Without a code of the daemon's it is the transport that speaks.
+                    // Without a code of the daemon's, the status comes from the transport.
                     || (!is_daemons(status)
                         && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled))
             }
@@ -97,7 +97,7 @@ impl SidecarError {
         }
     }
 
-    /// Whether it is for what this machine is that there is no session, and not for what happens on it now.
+    /// Whether this machine cannot confine a session, as opposed to a passing failure.
     pub(super) fn is_about_this_machine(&self) -> bool {
         match self {
             Self::Posture { .. } => true,
@@ -106,22 +106,22 @@ impl SidecarError {
         }
     }
 
-    /// Whether a command of the session is running, so that this one was not started.
+    /// Whether another command of the session is running, so that this one was not started.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "busy")
     }
 
-    /// Whether the session is gone, and the connection is not.
+    /// Whether the session is lost but not the connection.
     pub(super) fn ends_session(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "not_found" | "session_ended" | "not_killed"))
     }
 
-    /// Whether nothing of the command was run, whatever was said before, and its session goes on.
+    /// Whether no part of the command ran, whatever was reported before, and its session goes on.
     pub(super) fn keeps_session(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "limit" | "not_started" | "invalid" | "busy" | "command_denied"))
     }
 
-    /// What a model is told. `had_begun`: the command may have run in part; nobody runs it again.
+    /// The error for the model. `had_begun`: the command may have run in part, and is not run again.
     pub(super) fn for_model(&self, had_begun: bool) -> ToolError {
         let detail = chain(self);
         let error = match self {
@@ -134,7 +134,7 @@ impl SidecarError {
                 }
                 "invalid" => ToolError::invalid_arguments(status.message().to_owned()),
                 "limit" => ToolError::resource_limit(status.message().to_owned()),
-                // Whatever the sidecar said before: it is the one that knows.
+                // Even if it had reported a start: the sidecar knows that bash did not start.
                 "not_started" | "shell" => ToolError::unavailable(
                     "bash cannot be started here, so nothing of the command was run; `portcullis doctor` tells the operator why",
                 )

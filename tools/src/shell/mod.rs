@@ -1,16 +1,16 @@
-//! `shell_exec`: commands in the sessions of a shell sidecar, a process apart from this one.
+//! `shell_exec`: commands in the sessions of a shell sidecar, which is a separate process.
 //!
-//! | file | what is in it |
+//! | file | content |
 //! |---|---|
 //! | `tool.rs` | [`BashTool`], as it is registered, and one call of it |
 //! | `backend.rs` | where commands run: in a sidecar's sessions, on the host, nowhere |
-//! | `sidecar.rs` | a connection, and the sessions that hang on it |
-//! | `connect.rs` | how a sidecar is reached, or started |
+//! | `sidecar.rs` | a connection, and its sessions |
+//! | `connect.rs` | how a sidecar is reached or started |
 //! | `session.rs` | one session, and one command in it |
-//! | `outcome.rs` | what came of a command, for a model and for people |
-//! | `failure.rs` | what kept the shell from running one |
+//! | `outcome.rs` | the outcome of a command, for a model and for people |
+//! | `failure.rs` | failures of the shell to run a command |
 //!
-//! Nothing is confined here, and no command is started: that is the sidecar's.
+//! This crate confines and starts no command: the sidecar does.
 
 mod backend;
 mod connect;

@@ -1,4 +1,4 @@
-//! What came of a command: a text for a model, everything apart for people and programs.
+//! The outcome of a command: a text for a model, separate details for people and programs.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -12,16 +12,16 @@ use super::{
 };
 use crate::pipeline::with_commas;
 
-/// What a command's end means.
+/// The outcome of a command.
 pub(super) struct Outcome {
     pub(super) result: Result<ToolOutput, ToolError>,
-    /// What stands after the output whatever is cut from it.
+    /// Text after the output; it is kept when the output is cut.
     pub(super) trailer: Option<String>,
-    /// What background jobs wrote, which did not come while the command ran.
+    /// The output of background jobs, which was not streamed while the command ran.
     pub(super) jobs: Option<String>,
 }
 
-/// What is said beside the output.
+/// The context of a command that its outcome mentions.
 #[derive(Debug)]
 pub(super) struct About<'a> {
     pub(super) session: &'a str,
@@ -33,13 +33,13 @@ pub(super) struct About<'a> {
     pub(super) memory: MemoryBytes,
 }
 
-/// A command that ended by itself is a result, whatever its exit code. One that was killed for its time, its
-/// processes or its memory is an error, with the last of what it wrote.
+/// A command that ended by itself is a result, whatever its exit code. A command killed for its time,
+/// processes or memory is an error, with the end of its output.
 pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
     let Ran { merged, stderr_bytes, mut exited } = ran;
     let background = std::mem::take(&mut exited.background);
     let text = String::from_utf8_lossy(&merged);
-    // It is not all undone by the kill.
+    // The kill does not undo changes to protected paths.
     let protected = protected(&exited);
     let killed = |what: &str, output: &str| {
         let what = killed(what);
@@ -101,7 +101,7 @@ pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
     Outcome { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer, jobs }
 }
 
-/// The output, and after it what background jobs have written since the last command. It is under the same limits.
+/// The output, followed by what background jobs have written since the last command. The same limits apply.
 fn with_background<'a>(output: Cow<'a, str>, jobs: Option<&str>) -> Cow<'a, str> {
     let Some(jobs) = jobs else { return output };
     let mut text = output.into_owned();
@@ -112,7 +112,7 @@ fn with_background<'a>(output: Cow<'a, str>, jobs: Option<&str>) -> Cow<'a, str>
     Cow::Owned(text)
 }
 
-/// What background jobs have written since the last command, below a line that says so.
+/// The output of background jobs since the last command, under a heading.
 fn of_background(background: &[u8], dropped: u64) -> Option<String> {
     if background.is_empty() && dropped == 0 {
         return None;
@@ -127,7 +127,7 @@ fn of_background(background: &[u8], dropped: u64) -> Option<String> {
     Some(text)
 }
 
-/// The lines after the output, each in brackets: how the command ended, and what else is to be known.
+/// The lines after the output, each in brackets: how the command ended, and the notes.
 fn trailer(exited: &Exited, notes: &[String]) -> Option<String> {
     let ending = match exited.ending {
         Some(Ending::Code(0)) => None,
@@ -141,7 +141,7 @@ fn trailer(exited: &Exited, notes: &[String]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// What is to be known of a command besides its output and its end.
+/// Notes on a command besides its output and its end.
 fn notes(exited: &Exited, about: &About<'_>, protected: Option<String>) -> Vec<String> {
     let mut notes = Vec::new();
     if exited.truncated {
@@ -208,12 +208,12 @@ fn details(
     details
 }
 
-/// What happened to a command that was killed.
+/// The first part of the error of a killed command.
 fn killed(what: &str) -> String {
     format!("{what}, so it was killed with all that it had started; its session lives on")
 }
 
-/// The text of an error: what happened, and the end of what was written.
+/// The text of an error: what happened, and the end of the output.
 fn with_last_output(what: &str, output: &str) -> String {
     let output = output.trim_end();
     if output.is_empty() {
@@ -223,7 +223,7 @@ fn with_last_output(what: &str, output: &str) -> String {
     format!("{what}. The last of its output:\n{}", &output[from..])
 }
 
-/// The name of a signal, as `kill -l` has it (signal(7)).
+/// The name of a signal, as `kill -l` prints it (signal(7)).
 fn signal_name(signal: i32) -> &'static str {
     match signal {
         1 => "SIGHUP",
@@ -262,7 +262,7 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// How much of a killed command's output its error repeats; an error's text has a limit of its own.
+/// How much of a killed command's output its error repeats; the error's text has its own limit.
 const LAST_OUTPUT_BYTES: usize = 3000;
 
 #[cfg(test)]
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_ended_by_itself_is_a_result_whatever_its_exit_code() {
+    fn a_command_that_ended_is_a_result_with_any_exit_code() {
         let code = |code| Exited { ending: Some(Ending::Code(code)), ..Exited::default() };
         check("out\n", code(0), None);
         check("", code(127), Some("[exit code: 127]"));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_was_killed_is_an_error_with_the_last_of_its_output() {
+    fn a_killed_command_is_an_error_with_its_last_output() {
         let killed = |why: &str| Exited {
             ending: Some(Ending::Signal(9)),
             interruption: why.to_owned(),

@@ -1,5 +1,5 @@
-//! The client of the sidecar's protocol, made from the daemon's `proto/portcullis/shell/v1/shell.proto`. What it
-//! means is said there.
+//! The client of the sidecar's protocol, generated from the daemon's `proto/portcullis/shell/v1/shell.proto`,
+//! which documents it.
 #![expect(
     unnameable_types,
     unreachable_pub,
@@ -11,11 +11,11 @@
 
 tonic::include_proto!("portcullis.shell.v1");
 
-/// The metadata that says which version a client is of.
+/// The metadata key of the client's version.
 pub(super) const VERSION_KEY: &str = "portcullis-version";
 
-/// The metadata of an error that holds its code.
+/// The metadata key of an error's code.
 pub(super) const CODE_KEY: &str = "portcullis-code";
 
-/// The version of this protocol's two ends, which must be the same.
+/// The version of the protocol, which must be the same at both ends.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -16,17 +16,18 @@ use super::{
 };
 use crate::spawn;
 
-/// A session of a sidecar. Dropping it ends it, with all its processes; nobody waits for that.
+/// A session of a sidecar. Dropping it ends it, with all its processes, without waiting.
 #[derive(Debug)]
 pub(super) struct Session {
     id: String,
-    /// What it has proven, when it was made.
+    /// The posture that it proved when it was created.
     posture: PostureReport,
-    /// Up to where this has what its background jobs wrote.
+    /// How far the output of its background jobs has been received.
     background_end: u64,
-    /// To end it by.
+    /// The client that ends the session.
     client: Client,
-    /// What drives the word to end it, wherever it is dropped. One that is gone has taken the connection along.
+    /// The runtime that sends the end, wherever the session is dropped. If the runtime is gone, so is the
+    /// connection.
     runtime: Handle,
 }
 
@@ -36,31 +37,31 @@ pub(super) struct Command<'a> {
     pub(super) text: &'a str,
     pub(super) workdir: &'a str,
     pub(super) stdin: &'a str,
-    /// When the sidecar kills it.
+    /// The time after which the sidecar kills it.
     pub(super) time_limit: Duration,
     pub(super) max_output_bytes: u64,
 }
 
-/// How a command ended, with what it wrote.
+/// The end of a command, with its output.
 #[derive(Debug)]
 pub(super) struct Ran {
     /// Both streams, in order of arrival.
     pub(super) merged: Vec<u8>,
-    /// How much of it is standard error.
+    /// How many bytes of it are standard error.
     pub(super) stderr_bytes: u64,
     pub(super) exited: Exited,
 }
 
-/// Why a command has no end to tell.
+/// Why the end of a command is unknown.
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) error: SidecarError,
-    /// The sidecar had said that it runs.
+    /// Whether the sidecar had reported its start.
     pub(super) had_begun: bool,
 }
 
 impl Session {
-    /// To be called on the runtime that drives the connection.
+    /// Call it on the runtime that drives the connection.
     pub(super) fn new(id: String, posture: PostureReport, client: Client) -> Self {
         Self { id, posture, background_end: 0, client, runtime: Handle::current() }
     }
@@ -69,8 +70,8 @@ impl Session {
         &self.posture
     }
 
-    /// Runs a command, once, and hands on what it writes as it comes. A cancelled one is killed, and its end
-    /// waited for.
+    /// Runs a command once, and passes its output on as it arrives. A cancelled command is killed, and its
+    /// end is awaited.
     ///
     /// # Cancellation
     /// Dropping the future kills the command.
@@ -94,10 +95,11 @@ impl Session {
         let before = |error| Lost { error, had_begun: false };
         let mut stream = begin(&mut client, request).await.map_err(before)?;
         let mut ran = Collected::default();
-        // The sidecar ends the command by itself; this is for one that no longer does anything.
+        // A backstop: the sidecar ends the command by itself unless it hangs.
         let mut patience = tokio::time::Instant::from_std(Instant::now() + command.time_limit + KILL_TIME);
         let mut is_cancelled = false;
         loop {
+            // `biased`: an event that has arrived wins over cancellation and time-out.
             let event = tokio::select! {
                 biased;
                 event = stream.message() => event.map_err(|status| ran.lost(SidecarError::refused(status)))?,
@@ -105,11 +107,11 @@ impl Session {
                     is_cancelled = true;
                     patience = tokio::time::Instant::now() + KILL_TIME;
                     if let Some(command_id) = ran.command_id.clone() {
-                        // What it answers shows in the stream's end.
+                        // The reply is not needed: the stream ends.
                         let _ = client.cancel(CancelRequest { command_id }).await;
                         continue;
                     }
-                    // Not even begun: dropping the call is enough.
+                    // Not started yet: dropping the call is enough.
                     return Err(before(SidecarError::Answer { problem: "the command was cancelled" }));
                 }
                 () = tokio::time::sleep_until(patience) => {
@@ -122,7 +124,7 @@ impl Session {
                     if output.stream() == protocol::Stream::Stderr {
                         ran.stderr_bytes += output.bytes.len() as u64;
                     }
-                    // The sidecar keeps the limit; this is for one that does not.
+                    // A backstop: the sidecar applies the limit by itself.
                     let room = usize::try_from(command.max_output_bytes)
                         .unwrap_or(usize::MAX)
                         .saturating_sub(ran.merged.len());
@@ -132,7 +134,8 @@ impl Session {
                 }
                 Some(Event::Exited(exited)) => {
                     if exited.interruption.is_empty() {
-                        // The error of a command that was killed has no room for it: the next answer has.
+                        // Only for a command that was not killed: that error has no room for the jobs'
+                        // output, so the next result brings it.
                         self.background_end = exited.background_end;
                     }
                     return Ok(Ran { merged: ran.merged, stderr_bytes: ran.stderr_bytes, exited });
@@ -151,14 +154,14 @@ impl Drop for Session {
     fn drop(&mut self) {
         let (mut client, session_id) = (self.client.clone(), std::mem::take(&mut self.id));
         spawn::detached(&self.runtime, async move {
-            // One that is over already is not found.
+            // A session that has already ended is not found, which is fine.
             let _ = client.kill_session(KillSessionRequest { session_id }).await;
         });
     }
 }
 
-/// Asks for the command. A session whose last caller went away is busy until what that had begun is dead; a
-/// command that is refused has not been started, so asking again runs nothing twice.
+/// Sends the command. A session whose last caller went away is busy until that caller's command is dead. A
+/// refused command was not started, so asking again runs nothing twice.
 async fn begin(client: &mut Client, request: ExecRequest) -> Result<Streaming<ExecEvent>, SidecarError> {
     let patience = Instant::now() + KILL_TIME;
     loop {
@@ -172,7 +175,7 @@ async fn begin(client: &mut Client, request: ExecRequest) -> Result<Streaming<Ex
     }
 }
 
-/// What has come so far.
+/// The output received so far.
 #[derive(Debug, Default)]
 struct Collected {
     command_id: Option<String>,
@@ -186,9 +189,9 @@ impl Collected {
     }
 }
 
-/// Between two questions whether a session is free.
+/// The pause between two attempts to use a busy session.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a sidecar may take to kill a command, and its session where that fails: some milliseconds as a rule, and
-/// more than a second only where the machine has much else to do. It gives each part of that up after 10 s.
+/// How long a sidecar may take to kill a command and, if that fails, its session. Usually some milliseconds;
+/// more than a second only on a busy machine. The sidecar gives up each part after 10 s.
 const KILL_TIME: Duration = Duration::from_secs(40);

@@ -1,4 +1,4 @@
-//! A sidecar as this process knows it: at most one connection, and the sessions that hang on it.
+//! A sidecar as this process sees it: at most one connection, and its sessions.
 
 use std::{
     collections::HashMap,
@@ -20,28 +20,29 @@ use super::{
 };
 use crate::call::Owner;
 
-/// What runs commands, in sessions that keep their state. One connection is made with the first use, and made
-/// anew after it broke; sessions do not survive that, commands are never repeated.
+/// Runs commands in sessions that keep their state. The connection is made on first use, and again after it
+/// broke. Sessions do not survive that, and commands are never repeated.
 #[derive(Debug)]
 pub struct Sidecar {
     source: Source,
-    /// What the policy lets in from this process's environment.
+    /// The variables that the policy passes from this process's environment.
     environment: HashMap<String, String>,
     connected: Mutex<Option<Arc<Connected>>>,
-    /// The same, for who cannot wait until a connection is made: one that is being made has no sessions.
+    /// The same, for callers that cannot wait for a connection; while one is being made, there are no
+    /// sessions.
     last: StdMutex<Weak<Connected>>,
     standing: AtomicU8,
 }
 
-/// How a sidecar stands to the sessions that it was asked for.
+/// Whether a sidecar can make sessions, as far as is known.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It was asked for none.
+    /// No session was requested yet.
     Unknown,
-    /// It has made one.
+    /// It has made a session.
     Serves,
-    /// It refused the first one for what this machine is.
+    /// It refused the first one because this machine cannot confine it.
     Refuses,
 }
 
@@ -49,33 +50,34 @@ enum Standing {
 #[derive(Debug)]
 pub(super) struct Connected {
     connection: Connection,
-    /// Made under the lock of one place each, so that two first commands share a session. A session ends when its
-    /// place is removed and the last command that has it is over.
+    /// Each slot has a lock of its own, so that two first commands share a session. A session ends when its
+    /// slot is removed and its last command is over.
     sessions: StdMutex<HashMap<SessionKey, SessionSlot>>,
 }
 
-/// Where a session is, if there is one.
+/// The slot of a session, possibly empty.
 type SessionSlot = Arc<Mutex<Option<Session>>>;
 
-/// Whose session it is, and what its run calls it. No run reaches another's, whatever its agent calls itself.
+/// The key of a session: its owner, and the name that the run gave it. A run never reaches another's session,
+/// whatever agent name it claims.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct SessionKey {
     pub(super) owner: Owner,
     pub(super) name: String,
 }
 
-/// What a new session is made with.
+/// The terms of a new session.
 #[derive(Debug)]
 pub(super) struct SessionTerms<'a> {
     pub(super) shell: &'a ShellGrant,
     pub(super) mounts: &'a [GrantedMount],
     /// Variables from this process's environment.
     pub(super) environment: HashMap<String, String>,
-    /// Whoever asked for no confinement does not ask for a posture.
+    /// Without confinement no posture is required.
     pub(super) unconfined: bool,
 }
 
-/// What a sidecar says of itself, with the proof.
+/// A sidecar's report on itself, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SidecarHealth {
     /// Its version.
@@ -84,9 +86,9 @@ pub struct SidecarHealth {
     pub posture: String,
     /// One line, as in audit rows.
     pub summary: String,
-    /// Each layer, with what was tried.
+    /// Each layer, with the attempts that prove it.
     pub layers: Vec<LayerHealth>,
-    /// The user of its sessions, where that is not its own.
+    /// The user of its sessions, if not the sidecar's own.
     pub uid: Option<u32>,
     /// Name and access of each mount.
     pub mounts: Vec<(String, String)>,
@@ -99,14 +101,14 @@ pub struct LayerHealth {
     pub name: String,
     /// `enforced`, `partial`, `waived` or `missing`.
     pub status: String,
-    /// What is missing, and how to get it.
+    /// The missing part, and how to get it.
     pub reason: String,
-    /// What was tried, what came of it before, and what after.
+    /// Each attempt, with its outcome before and after confinement.
     pub evidence: Vec<(String, String, String)>,
 }
 
 impl Sidecar {
-    /// `shell` says which variables come in from this process's environment, which is read now.
+    /// `shell` names the variables to pass from this process's environment, which is read now.
     pub(super) fn new(source: Source, shell: Option<&ShellPolicy>) -> Self {
         let names = shell.into_iter().flat_map(|shell| &shell.environment);
         let environment =
@@ -121,26 +123,27 @@ impl Sidecar {
         }
     }
 
-    /// Why no command can run here, where that is known: the first session that was asked for cannot be confined as the
-    /// policy asks. One that fails after others were made may fail for a moment, and one of a sidecar that is not our
-    /// own may be another's tomorrow.
+    /// Why no command can run here, if known: the first requested session could not be confined as the policy
+    /// requires. A failure after earlier successes may pass, and a sidecar that is not our own may be
+    /// replaced, so neither counts.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         let refuses = self.standing.load(Ordering::Relaxed) == Standing::Refuses as u8;
         refuses
             .then_some("the shell cannot be confined here as the policy asks; `portcullis doctor` says why")
     }
 
-    /// Takes note that a session was made.
+    /// Notes that a session was made.
     pub(super) fn serves(&self) {
         self.standing.store(Standing::Serves as u8, Ordering::Relaxed);
     }
 
-    /// What the policy lets in from this process's environment.
+    /// The variables that the policy passes from this process's environment.
     pub(super) fn environment(&self) -> &HashMap<String, String> {
         &self.environment
     }
 
-    /// Asks the sidecar what it is: a session with the variables of commands is started for the answer, and ended.
+    /// Asks the sidecar for its report. It starts a session with the variables of commands for that, and ends
+    /// it.
     ///
     /// # Errors
     /// [`SidecarError`] if it cannot be reached or started, or refuses.
@@ -179,7 +182,7 @@ impl Sidecar {
         Ok(connected)
     }
 
-    /// Ends the sessions of a run. Does not wait; one whose command still runs ends after it.
+    /// Ends the sessions of a run, without waiting. A session with a running command ends after it.
     pub(crate) fn end_run(&self, owner: &Owner) {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         if let Some(connected) = last {
@@ -187,7 +190,7 @@ impl Sidecar {
         }
     }
 
-    /// Takes note of a failure: after the connection's end the next call makes a new one.
+    /// Notes a failure. If the connection is lost, the next call makes a new one.
     pub(super) async fn failed(&self, connected: &Arc<Connected>, error: SidecarError) -> SidecarError {
         if error.is_about_this_machine() && matches!(self.source, Source::Own { .. }) {
             let (unknown, refuses) = (Standing::Unknown as u8, Standing::Refuses as u8);
@@ -219,7 +222,7 @@ impl Connected {
         self.connection.client.clone()
     }
 
-    /// The place of a session, which may be empty; none where the run has as many as it may.
+    /// The slot of a session, possibly empty; none if the run has its maximum of sessions.
     pub(super) fn place(&self, key: &SessionKey) -> Option<SessionSlot> {
         self.forget_empty(&key.owner);
         let mut sessions = self.sessions();
@@ -240,10 +243,11 @@ impl Connected {
         names
     }
 
-    /// Forgets a run's places that have no session and nobody who is about to make one: that was not made, or is lost.
+    /// Removes a run's empty slots that no call is about to fill: the session was never made, or is lost.
     pub(super) fn forget_empty(&self, owner: &Owner) {
         self.sessions().retain(|key, place| {
-            // This holds the map, so no place is taken meanwhile. A place that a call has already may be about to be filled.
+            // The map is locked, so no call takes a slot meanwhile. A call that already has one may be about
+            // to fill it.
             key.owner != *owner
                 || Arc::strong_count(place) > 1
                 || place.try_lock().map_or(true, |session| session.is_some())
@@ -254,7 +258,7 @@ impl Connected {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a session, and believes it no more than the policy allows.
+    /// Makes a session, and checks that its posture is what the policy requires.
     pub(super) async fn create(&self, terms: &SessionTerms<'_>) -> Result<Session, SidecarError> {
         let least = (!terms.unconfined).then_some(terms.shell.posture);
         let request = CreateSessionRequest {
@@ -275,13 +279,13 @@ impl Connected {
                 command_timeout_ms: 0,
             }),
             environment: terms.environment.clone(),
-            // A grant without mounts is one without a session.
+            // Never all: the daemon refuses an empty list, so a grant without mounts gets no session.
             all_mounts: false,
         };
         let created =
             self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
         let posture = created.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
-        // One that is refused ends here.
+        // Dropping it on refusal ends the session.
         let session = Session::new(created.session_id, posture.clone(), self.client());
         if let Some(least) = least
             && !posture.posture.parse::<portcullis_types::ShellPosture>().is_ok_and(|found| found >= least)
@@ -297,6 +301,6 @@ fn layer_health(layer: protocol::Layer) -> LayerHealth {
     LayerHealth { name: layer.name, status: layer.status, reason: layer.reason, evidence: evidence.collect() }
 }
 
-/// Sessions of one run. All runs share the connection to the sidecar, and so its sessions: without this one run could
-/// take them all.
+/// The most sessions of one run. All runs share the sidecar's sessions: without this limit one run could take
+/// them all.
 const SESSIONS_OF_A_RUN: usize = 8;

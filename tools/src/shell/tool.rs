@@ -1,4 +1,4 @@
-//! `shell_exec` as it is registered, and one call of it.
+//! `shell_exec`: its registration, and one call of it.
 
 use std::{
     sync::Arc,
@@ -25,42 +25,42 @@ use crate::{call::Caller, registered::RegisteredTool, registry::RegistryError};
 /// The tool's name.
 pub const SHELL_EXEC: &str = "shell_exec";
 
-/// The tool that runs shell commands (specification 004, "BashTool Backends"). It has no way of its own to run
-/// anything: its backend decides, and a call gets there through the pipeline alone.
+/// The tool that runs shell commands (specification 004, "BashTool Backends"). It cannot run anything by
+/// itself: its backend runs commands, and a call reaches the backend only through the pipeline.
 #[derive(Debug, Clone)]
 pub struct BashTool {
     backend: ShellBackend,
 }
 
-/// What one call is run with.
+/// The terms of one call.
 pub(crate) struct ShellTerms<'a> {
     pub(crate) args: &'a Value,
     pub(crate) grant: &'a Grant,
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
     pub(crate) caller: &'a Caller,
-    /// Takes output as it comes; none where nobody watches.
+    /// Takes output as it arrives; none if the caller watches nothing.
     pub(crate) on_update: Option<ToolUpdateFn>,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 pub(crate) struct ShellRun {
     pub(crate) result: Result<ToolOutput, ToolError>,
-    /// Stands after the output, whatever is cut from that.
+    /// Text after the output; it is kept when the output is cut.
     pub(crate) trailer: Option<String>,
-    /// One line about what confined it; none where it did not get as far as a session.
+    /// One line about the confinement; none if the call did not reach a session.
     pub(crate) posture: Option<String>,
     pub(crate) cpu: Duration,
     pub(crate) peak_memory_bytes: u64,
-    /// Whether there was no session now, so that nothing was asked of one.
+    /// Whether no session was available, so that no command was sent.
     pub(crate) found_no_session: bool,
-    /// Guest paths that the policy protects, and the command made.
+    /// Protected guest paths that the command made or changed.
     pub(crate) protected_paths: Vec<String>,
-    /// Whether all that is protected was looked at after it.
+    /// Whether the check for protected paths covered everything.
     pub(crate) protected_complete: bool,
 }
 
-/// The arguments, which the registry has held against the schema.
+/// The arguments, already checked against the schema.
 #[derive(Deserialize)]
 struct Input {
     command: String,
@@ -78,18 +78,18 @@ fn default_session() -> String {
 }
 
 impl BashTool {
-    /// A tool that runs commands there.
+    /// A tool that runs commands on this backend.
     pub(crate) fn new(backend: ShellBackend) -> Self {
         Self { backend }
     }
 
-    /// Where commands run.
+    /// The backend that runs commands.
     #[must_use]
     pub fn backend(&self) -> &ShellBackend {
         &self.backend
     }
 
-    /// The tool, ready to be registered.
+    /// The tool as a registered tool.
     pub(crate) fn register(self, shell: Option<&ShellPolicy>) -> Result<RegisteredTool, RegistryError> {
         let facts = ToolFacts {
             name: ToolName::parse(SHELL_EXEC).map_err(|source| RegistryError::Name { source })?,
@@ -198,7 +198,7 @@ impl BashTool {
             }
             Err(Lost { error, had_begun }) => {
                 if error.ends_session() || (had_begun && !error.keeps_session()) {
-                    // The next command finds a new session, and is told so.
+                    // The next command gets a new session, and its result says so.
                     *place = None;
                 }
                 let error = sidecar.failed(&connected, error).await;
@@ -219,7 +219,7 @@ impl BashTool {
 }
 
 impl Input {
-    /// The working directory as the policy judged it: relative paths start at `/shared`, as everywhere.
+    /// The working directory as the policy judged it: a relative path starts at `/shared`.
     fn workdir(&self) -> Result<String, ToolError> {
         if self.workdir.is_empty() {
             return Ok(String::new());
@@ -229,10 +229,10 @@ impl Input {
         Ok(path.as_str().to_owned())
     }
 
-    /// How long the command may take: what it asks for, if that is granted.
+    /// The time limit of the command: the one it asks for, if that is granted.
     fn time_limit(&self, granted: Duration) -> Result<Duration, ToolError> {
         let Some(asked) = self.timeout.map(Duration::from_secs) else { return Ok(granted) };
-        // The deadline began to run a moment ago.
+        // One second of tolerance: the deadline began to run a moment ago.
         if asked > granted + Duration::from_secs(1) {
             return Err(ToolError::invalid_arguments(format!(
                 "field 'timeout': at most {} seconds are granted",
@@ -243,7 +243,7 @@ impl Input {
     }
 }
 
-/// A session that this call alone uses now.
+/// A session that only this call uses now.
 struct Held {
     connected: Arc<Connected>,
     place: tokio::sync::OwnedMutexGuard<Option<Session>>,
@@ -285,7 +285,7 @@ impl Held {
     }
 }
 
-/// Waits no longer than the call may.
+/// Waits until the call's deadline or cancellation.
 async fn within<T>(
     deadline: Instant,
     time_limit: Duration,
@@ -302,7 +302,7 @@ async fn within<T>(
     }
 }
 
-/// Hands output on as text while it comes. A character whose bytes come apart waits for the rest.
+/// Passes output on as text while it arrives. An incomplete character waits for its remaining bytes.
 struct Passing {
     to: Option<ToolUpdateFn>,
     begun: Vec<u8>,
@@ -320,9 +320,10 @@ impl Passing {
         self.begun.extend_from_slice(bytes);
         let whole = match std::str::from_utf8(&self.begun) {
             Ok(_) => self.begun.len(),
-            // More may come of it.
+            // The last character may be incomplete: keep it back.
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            // The end of it may be a beginning too; four bytes are no character that is still to come.
+            // Invalid bytes: keep the last three, which may begin a character (four bytes cannot be
+            // incomplete).
             Err(_) => self.begun.len().saturating_sub(3),
         };
         let rest = self.begun.split_off(whole);
@@ -355,7 +356,7 @@ impl ShellRun {
             peak_memory_bytes: 0,
             found_no_session: false,
             protected_paths: Vec::new(),
-            // Such a run has no command that ended.
+            // Such a run has no finished command to check.
             protected_complete: true,
         }
     }
@@ -388,7 +389,7 @@ fn declaration() -> FunctionDecl {
     }
 }
 
-/// How long a command may take where the policy has no shell to say so.
+/// The time limit of a command if the policy has no shell section.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

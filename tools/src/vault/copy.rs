@@ -1,8 +1,8 @@
-//! One copy: the read step and the write step at the same time, and the order in which they may end.
+//! One copy: runs the read step and the write step concurrently, and orders their ends.
 //!
-//! The write step gives the destination its new content when it learns that all bytes were sent. It learns that
-//! only after the read step has ended well and its row is on record. Whatever goes wrong before, on either side
-//! or with the caller, breaks the transfer off, and then the write step removes what it has written.
+//! The write step gives the destination its new content only when it learns that all bytes were sent. It
+//! learns that after the read step has ended well and its row is recorded. Any earlier failure, of either
+//! step or of the caller, breaks the transfer off; the write step then removes its temporary file.
 
 use std::{
     sync::Arc,
@@ -27,28 +27,28 @@ use crate::{
 const READ_STEP: &str = "vault_copyto_read";
 const WRITE_STEP: &str = "vault_copyto_write";
 
-/// What a write step may take to remove what it has written, when a copy is broken off, before it is killed. A
-/// copy is broken off so long before its deadline, or when three quarters of its time are over.
+/// How long a write step may take to remove its temporary file after a break-off, before it is killed. A copy
+/// is broken off this long before its deadline, or after three quarters of its time if that is later.
 const TIDY_TIME: Duration = Duration::from_secs(1);
 
-/// What the call may take that removes the temporary file of a write step that was killed.
+/// The time limit of the call that removes the temporary file of a killed write step.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(1);
 
-/// What a copy has of the call that it is.
+/// The terms that a copy has from its call.
 pub(crate) struct Terms {
-    /// What joins the rows of the call and its steps.
+    /// The id that joins the rows of the call and its steps.
     pub(crate) operation_id: Option<Text>,
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
     /// The steps run in the slot of the call.
     pub(crate) slot: CallSlot,
-    /// Takes what the steps report.
+    /// Takes the steps' progress.
     pub(crate) on_progress: Option<ProgressFn>,
 }
 
-/// A copy that is to be made.
+/// A copy to make.
 pub(super) struct Copy {
-    /// The steps, and nothing else.
+    /// The registry of the steps.
     pub(super) steps: Arc<ToolRegistry>,
     pub(super) call_id: String,
     pub(super) source: String,
@@ -57,7 +57,7 @@ pub(super) struct Copy {
     pub(super) caller: Caller,
 }
 
-/// Why a copy is broken off from outside.
+/// Why a copy is stopped from outside.
 #[derive(Debug, Clone, Copy)]
 enum Stop {
     Cancelled,
@@ -68,7 +68,7 @@ impl Copy {
     /// Makes the copy.
     ///
     /// # Cancellation
-    /// Dropping the future breaks the copy off; the steps still end in order.
+    /// Dropping the future breaks the copy off; the steps still clean up.
     pub(super) async fn run(self) -> Result<ToolOutput, ToolError> {
         let given_up = self.caller.cancel.child_token();
         let _gone = given_up.clone().drop_guard();
@@ -98,21 +98,22 @@ impl Copy {
         let writing = async {
             let arguments = json!({ DESTINATION: self.destination, "temporary": temporary });
             let written = self.call(WRITE_STEP, &arguments, &writer).await;
-            // Nobody receives any more.
+            // There is no receiver any more: stop the read step.
             transfer.break_off();
             reader.cancel.cancel();
             written
         };
-        // The write step first: its row is there before anything is read.
+        // The write step first, so that its row exists before anything is read.
         let both = async { tokio::join!(writing, reading) };
         tokio::pin!(both);
         let mut stopped = None;
+        // `biased`: a copy that has ended is not broken off.
         let (written, read) = tokio::select! {
             biased;
             ended = &mut both => ended,
             stop = self.stop(given_up) => {
                 stopped = Some(stop);
-                // A write step that knows already that it has everything is not held up.
+                // `break_off` does not stop a write step that already has everything.
                 transfer.break_off();
                 reader.cancel.cancel();
                 match tokio::time::timeout(TIDY_TIME, &mut both).await {
@@ -131,13 +132,13 @@ impl Copy {
         Err(match (stopped, read) {
             (Some(Stop::Cancelled), _) => ToolError::cancelled("the call was cancelled"),
             (Some(Stop::Deadline), _) => overdue(self.terms.time_limit),
-            // One that was stopped because the other failed is not the reason.
+            // A read step that was only stopped because the write failed is not the cause.
             (None, Err(read)) if read.kind() != ToolErrorKind::Cancelled => read,
             (None, _) => error,
         })
     }
 
-    /// Waits until the copy must end: its caller has given up, or its time is over but for what tidying takes.
+    /// Waits until the copy must end: the caller has given up, or only the time to clean up is left.
     async fn stop(&self, given_up: &CancellationToken) -> Stop {
         let last = self.terms.deadline - TIDY_TIME.min(self.terms.time_limit / 4);
         tokio::select! {
@@ -150,12 +151,12 @@ impl Copy {
     /// One call of a step, through the whole pipeline.
     async fn call(&self, step: &str, arguments: &Value, caller: &Caller) -> Result<ToolOutput, ToolError> {
         let call = new_call(step, arguments.to_string());
-        // On the heap: the call that this is a part of would be twice as large otherwise.
+        // Boxed: otherwise the enclosing call's future would be twice as large.
         Box::pin(self.steps.execute_with_policy(call, caller)).await.outcome
     }
 
-    /// Whoever makes the operation makes its steps, in the same slot and until the same deadline. A step is
-    /// stopped by the operation alone, which knows what must be put in order first.
+    /// The caller of a step: the operation's caller, with the same slot and deadline. Only the operation
+    /// stops a step, because it knows what must be cleaned up first.
     fn caller_of_step(&self, transfer: Option<TransferEnd>) -> Caller {
         Caller {
             operation_id: self.terms.operation_id.as_deref().map(str::to_owned),
@@ -172,7 +173,7 @@ impl Copy {
         }
     }
 
-    /// Has the temporary file removed that a write step left when it was killed.
+    /// Removes the temporary file that a killed write step left.
     async fn clean_up(&self, temporary: &str) {
         let mut caller = self.caller_of_step(None);
         caller.turn_deadline = Some(Instant::now() + CLEAN_UP_TIME);
@@ -196,7 +197,7 @@ impl Copy {
     }
 }
 
-/// Whether a step ended by itself and says why, so that it has put its things in order.
+/// Whether a step ended by itself with an error of its own, so that it has cleaned up.
 fn is_steps_own_word(error: &ToolError) -> bool {
     match error.kind() {
         ToolErrorKind::Denied | ToolErrorKind::InvalidArguments | ToolErrorKind::NotFound => true,
@@ -211,7 +212,7 @@ mod tests {
     use crate::sandbox::GuestFault;
 
     #[test]
-    fn a_step_that_was_killed_or_crashed_has_not_put_its_things_in_order() {
+    fn a_killed_or_crashed_step_has_not_cleaned_up() {
         let own = [
             ToolError::failed("cannot write"),
             ToolError::not_found("no such file"),

@@ -1,4 +1,4 @@
-//! The registered tool, and what it is made of.
+//! The registered tool and its steps.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ const OPERATION: Operation = Operation::VAULT_COPYTO;
 pub(super) const SOURCE: &str = "source_path";
 pub(super) const DESTINATION: &str = "destination_path";
 
-/// What a copy may take by its own account.
+/// The timeout that the tool declares.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The tool's backend.
@@ -32,7 +32,7 @@ pub(crate) struct VaultCopy {
     steps: Arc<[Arc<RegisteredTool>]>,
 }
 
-/// The tool that is made of these steps.
+/// The tool made of these steps.
 pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
     let step = |name: &&'static str| {
         steps.get(name).cloned().ok_or(RegistryError::MissingStep { operation: OPERATION.name, step: name })
@@ -75,7 +75,7 @@ fn declaration() -> FunctionDecl {
 }
 
 impl VaultCopy {
-    /// The steps that it is made of, in the order of the bytes' way.
+    /// The steps, in the order in which the bytes pass.
     pub(crate) fn steps(&self) -> &[Arc<RegisteredTool>] {
         &self.steps
     }
@@ -83,7 +83,7 @@ impl VaultCopy {
     /// Copies a file by calling both steps.
     ///
     /// # Cancellation
-    /// Dropping the future ends the steps; what they have to put in order they still do.
+    /// Dropping the future ends the steps; they still clean up.
     pub(crate) async fn run(
         &self,
         steps: Option<&Arc<ToolRegistry>>,

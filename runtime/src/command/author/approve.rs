@@ -1,4 +1,4 @@
-//! `portcullis tool approve`: pins a tool of a module as it is now.
+//! `portcullis tool approve`: pins the current state of a module's tool.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -12,7 +12,7 @@ use crate::{
     setup, sidecar,
 };
 
-/// Shows what approving a tool pins, and pins it.
+/// Shows what an approval pins, then pins it.
 pub(crate) fn run(common: &Common, options: Approve) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
     let runtime = setup::runtime()?;
@@ -29,7 +29,7 @@ pub(crate) fn run(common: &Common, options: Approve) -> Result<ExitCode, CliErro
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the tool is, what it declares beside what it gets, and what changed.
+/// The tool, its declaration beside the policy's grant, and the changes.
 fn shown(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
     let tool = approval.tool();
     let mut out = String::new();
@@ -58,17 +58,17 @@ fn shown(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
     out
 }
 
-/// How a line's end stands in a fact, which is escaped.
+/// The escaped form of a line end in a fact.
 const ESCAPED_NEWLINE: &str = "\\u{a}";
 
-/// How long a fact may be and still have its place in the table, in characters.
+/// The longest fact that stands in the table, in characters.
 const MAX_CELL_CHARS: usize = 80;
 
 fn has_lines(fact: &str) -> bool {
     fact.contains(ESCAPED_NEWLINE)
 }
 
-/// A fact of several lines as lines, each behind a margin.
+/// A fact of several lines, each line behind a margin.
 fn in_lines(fact: &str, margin: &str) -> String {
     lines_within(fact, margin, stream::stdout_columns())
 }
@@ -77,7 +77,7 @@ fn lines_within(fact: &str, margin: &str, columns: Option<usize>) -> String {
     let mut lines = String::with_capacity(fact.len());
     for (index, part) in fact.split(ESCAPED_NEWLINE).enumerate() {
         if index > 0 {
-            // Behind a backslash it is what the author wrote, who may write anything but not end a line by it.
+            // After a backslash it is the author's own text (a doubled escape), not a line end.
             lines.push_str(if lines.ends_with('\\') { ESCAPED_NEWLINE } else { "\n" });
         }
         lines.push_str(part);
@@ -85,7 +85,7 @@ fn lines_within(fact: &str, margin: &str, columns: Option<usize>) -> String {
     text::behind_margin(&lines, margin, columns)
 }
 
-/// What the tool says of itself, and what the policy gives to it.
+/// The tool's declaration beside what the policy gives to it.
 fn comparison(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
     let assigned = registry.policy().describe(approval.tool().facts());
     let gives = |fact: &str| match fact {
@@ -124,7 +124,7 @@ mod tests {
         assert!(has_lines(fact) && !has_lines("one line"));
         let shown = lines_within(fact, "  | ", None);
         assert_eq!(shown, "  | Counts lines.\n  |\n  | It \\u{1b}[2J clears nothing.\n");
-        // As it stands where the author wrote these signs.
+        // The author's own text with these characters is not split.
         assert_eq!(lines_within(r"a\\u{a}b", "| ", None), "| a\\\\u{a}b\n");
     }
 }

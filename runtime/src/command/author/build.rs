@@ -1,4 +1,4 @@
-//! `portcullis tool build`: the module of a crate, and what it says of itself.
+//! `portcullis tool build`: builds a crate's module and shows its declarations.
 
 use std::{
     fmt::Write as _,
@@ -17,7 +17,7 @@ use crate::{
     setup, sidecar,
 };
 
-/// Builds, loads and shows.
+/// Builds and loads the module, and shows it.
 pub(crate) fn run(common: &Common, options: &Build) -> Result<ExitCode, CliError> {
     let modules = Package::find(&options.package.dir)?.modules()?;
     let mut shown = String::new();
@@ -38,7 +38,7 @@ pub(crate) fn run(common: &Common, options: &Build) -> Result<ExitCode, CliError
     let registry = match runtime.block_on(setup::registry(&envelope, sidecar::place(common))) {
         Ok(registry) => registry,
         Err(error) => {
-            // It is built; what is wrong with it comes below.
+            // The module is built; its fault is reported below.
             stream::tell(&shown);
             return Err(error);
         }
@@ -55,7 +55,7 @@ pub(crate) fn run(common: &Common, options: &Build) -> Result<ExitCode, CliError
     Ok(ExitCode::SUCCESS)
 }
 
-/// The size of a module that is small enough to be loaded.
+/// The size of a module, if it is small enough to be loaded.
 fn size(module: &Path) -> Result<u64, AuthorError> {
     let file =
         fs::metadata(module).map_err(|source| AuthorError::Module { path: module.to_owned(), source })?;
@@ -66,12 +66,12 @@ fn size(module: &Path) -> Result<u64, AuthorError> {
     Ok(file.len())
 }
 
-/// Whether a tool is of one of these modules.
+/// Whether a tool belongs to one of these modules.
 pub(super) fn is_of(tool: &RegisteredTool, modules: &[PathBuf]) -> bool {
     tool.module_name().is_some_and(|name| modules.iter().any(|module| module.display().to_string() == name))
 }
 
-/// A path as it is named from here, where it lies below.
+/// A path, relative to the current folder if it lies below.
 pub(super) fn near(path: &Path) -> String {
     let below = setup::real_path(Path::new(".")).ok();
     let below = below.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));

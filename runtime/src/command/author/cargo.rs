@@ -1,8 +1,8 @@
-//! Cargo, as the author's commands use it. The only file of the command line that starts programs, but for
-//! the author's own program under `tool try --native`.
+//! Cargo, as the author's commands use it. No other file of the author's commands makes a `Command`:
+//! `tool try --native` starts the author's own program through [`program`].
 //!
-//! What another build has set up for itself is taken out of its environment; where build output goes
-//! (`CARGO_TARGET_DIR`) is the author's to say and stays.
+//! Variables that an outer cargo has set for itself are removed from the environment. The target folder
+//! (`CARGO_TARGET_DIR`) is the author's choice and stays.
 
 use std::{
     env,
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use crate::error::AuthorError;
 use crate::output::stream;
 
-/// What modules are built for.
+/// The target of modules.
 const TARGET: &str = "wasm32-wasip1";
 
 /// A tool's crate, as cargo sees it.
@@ -26,14 +26,14 @@ const TARGET: &str = "wasm32-wasip1";
 pub(crate) struct Package {
     folder: PathBuf,
     programs: Vec<String>,
-    /// Where their `fn main` should be.
+    /// The source files that should contain their `fn main`.
     sources: Vec<PathBuf>,
     target: PathBuf,
-    /// Whether all that it needs is here already.
+    /// Whether all dependencies are available offline.
     is_offline: bool,
 }
 
-/// The part of `cargo metadata` that counts here.
+/// The used part of `cargo metadata`.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<PackageMetadata>,
@@ -61,7 +61,7 @@ struct TargetMetadata {
 }
 
 impl Package {
-    /// The crate of a folder. Its lock file is written if there is none.
+    /// Finds the crate of a folder. Writes its lock file if there is none.
     pub(crate) fn find(folder: &Path) -> Result<Self, AuthorError> {
         let no_crate = || AuthorError::NoCrate { path: folder.to_owned() };
         if !folder.join("Cargo.toml").is_file() {
@@ -89,12 +89,12 @@ impl Package {
         Ok(Self { folder, programs, sources, target: metadata.target_directory, is_offline })
     }
 
-    /// Where cargo puts what it builds of this crate.
+    /// Cargo's target folder of this crate.
     pub(crate) fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Builds what is stale of the modules, and tells where they are.
+    /// Builds stale modules, and returns their paths.
     pub(crate) fn modules(&self) -> Result<Vec<PathBuf>, AuthorError> {
         let arguments = ["build", "--bins", "--release", "--target", TARGET];
         if !self.run(&arguments, [])? {
@@ -108,7 +108,7 @@ impl Package {
         Ok(self.programs.iter().map(|name| folder.join(format!("{name}.wasm"))).collect())
     }
 
-    /// Builds what is stale of the crate's programs for this machine, and tells where they are.
+    /// Builds the crate's stale programs for this machine, and returns their paths.
     pub(crate) fn programs(&self) -> Result<Vec<PathBuf>, AuthorError> {
         if !self.run(&["build", "--bins"], [])? {
             return Err(AuthorError::Cargo { what: "the program does not build" });
@@ -117,7 +117,7 @@ impl Package {
         Ok(self.programs.iter().map(|name| folder.join(name)).collect())
     }
 
-    /// Runs the crate's tests; whether they passed.
+    /// Runs the crate's tests, and returns whether they passed.
     pub(crate) fn test<'a>(
         &self,
         variables: impl IntoIterator<Item = (&'a str, OsString)>,
@@ -125,7 +125,7 @@ impl Package {
         self.run(&["test"], variables)
     }
 
-    /// Runs cargo in the crate. Its answer and its errors are shown as they are.
+    /// Runs cargo in the crate. Its output and its errors are shown unchanged.
     fn run<'a>(
         &self,
         arguments: &[&str],
@@ -136,7 +136,7 @@ impl Package {
         if self.is_offline {
             cargo.arg("--offline");
         }
-        // Progress is for people; warnings and errors are shown in any case.
+        // Progress is for people; warnings and errors are always shown.
         if !stream::stderr_is_terminal() {
             cargo.arg("--quiet");
         }
@@ -147,16 +147,16 @@ impl Package {
     }
 }
 
-/// Whether cargo may fetch something.
+/// Whether cargo may use the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Network {
-    /// No; and where it would have to, it says nothing.
+    /// No. If cargo would need it, it fails silently.
     Never,
-    /// Yes; and where it fails, it says why.
+    /// Yes. If cargo fails, it prints why.
     IfNeeded,
 }
 
-/// What cargo says of a crate, whose lock file it writes if need be; none where it cannot say it.
+/// The output of `cargo metadata`, which writes a missing lock file; none if cargo fails.
 pub(crate) fn metadata(folder: &Path, network: Network) -> Result<Option<Vec<u8>>, AuthorError> {
     let mut cargo = program("cargo", folder);
     cargo
@@ -171,19 +171,19 @@ pub(crate) fn metadata(folder: &Path, network: Network) -> Result<Option<Vec<u8>
     Ok(output.status.success().then_some(output.stdout))
 }
 
-/// Whether a program's source has nothing that is or makes a `fn main`. Asked after a build failed: the compiler
-/// says only that the function is missing, and not what makes it.
+/// Whether a program's source contains neither `fn main` nor `export_tools!`. Checked after a failed build:
+/// the compiler reports only the missing function, not the macro that generates it.
 fn has_no_main(source: &Path) -> bool {
     let mut text = String::new();
     let read = File::open(source).and_then(|file| file.take(MAX_SOURCE_BYTES).read_to_string(&mut text));
     read.is_ok() && !text.contains("export_tools!") && !text.contains("fn main")
 }
 
-/// How much of a program's source is looked through, in bytes.
+/// How much of a program's source is searched, in bytes.
 const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
-/// Whether the compiler has the target's standard library. Asked after a build failed, so that the one line
-/// that mends it stands below the compiler's many.
+/// Whether the target's standard library is installed. Checked after a failed build, so that the one-line
+/// remedy stands below the compiler's output.
 fn has_target(folder: &Path) -> bool {
     let mut compiler = program("rustc", folder);
     let asked =
@@ -192,12 +192,12 @@ fn has_target(folder: &Path) -> bool {
         Ok(output) if output.status.success() => {
             Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir()
         }
-        // Nothing is known, so nothing is claimed.
+        // Unknown: do not blame the target.
         _ => true,
     }
 }
 
-/// A program of the toolchain, in a folder.
+/// A toolchain program that runs in a folder.
 pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
     #[expect(clippy::disallowed_methods, reason = "authors build and run what they write; no call does")]
     let mut program = Command::new(name);
@@ -206,7 +206,7 @@ pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Comma
             program.env_remove(&name);
         }
     }
-    // It may be relative to where we are, which is not where cargo will be.
+    // A relative path is meant from our current folder, not from cargo's.
     if let Some(target) = env::var_os("CARGO_TARGET_DIR").and_then(|it| std::path::absolute(it).ok()) {
         program.env("CARGO_TARGET_DIR", target);
     }

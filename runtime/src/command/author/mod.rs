@@ -1,4 +1,4 @@
-//! `portcullis tool`: what an author does with a tool, and what an operator decides on one. One verb a file.
+//! `portcullis tool`: the commands of a tool's author, and an operator's approvals. One verb per file.
 
 mod approve;
 mod build;

@@ -22,7 +22,7 @@ use crate::{
     setup,
 };
 
-/// The files of the crate and where they lie in it. Each is text in which [`Names`] are filled in.
+/// The files of the crate, each with its path in it. [`Names`] are filled into their text.
 const TEMPLATE: [(&str, &str); 6] = [
     ("Cargo.toml", include_str!("new/template/Cargo.toml")),
     ("src/main.rs", include_str!("new/template/src/main.rs")),
@@ -32,7 +32,7 @@ const TEMPLATE: [(&str, &str); 6] = [
     (".cargo/config.toml", include_str!("new/template/.cargo/config.toml")),
 ];
 
-/// Makes the crate and says what to do next.
+/// Makes the crate and prints the next steps.
 pub(crate) fn run(options: &New) -> Result<ExitCode, CliError> {
     let name = ToolName::parse(options.name.as_str()).map_err(AuthorError::from)?;
     if let Some(shipped) = shipped_name_like(&name) {
@@ -63,7 +63,7 @@ pub(crate) fn run(options: &New) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the crate's files, and the lock file that cargo makes for them.
+/// Writes the crate's files, and lets cargo make the lock file.
 fn fill(folder: &Path, names: &Names, sdk: &Path) -> Result<(), Unmade> {
     for (path, text) in TEMPLATE {
         let path = folder.join(path);
@@ -75,7 +75,7 @@ fn fill(folder: &Path, names: &Names, sdk: &Path) -> Result<(), Unmade> {
     Ok(lockfile::make(folder, sdk)?)
 }
 
-/// Why the crate was not made; what there was of it is gone.
+/// Why the crate was not made; its incomplete folder is removed.
 #[derive(Debug)]
 enum Unmade {
     Author(AuthorError),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_template_is_built_with_the_compiler_that_the_sdk_is_built_with() {
+    fn the_template_and_the_sdk_are_built_with_one_compiler() {
         let channel = |text: &str| {
             let line = text.lines().find(|line| line.starts_with("channel = ")).map(str::to_owned);
             line.expect("a channel")

@@ -1,4 +1,4 @@
-//! `portcullis tool revoke`: withdraws what was approved under a tool's name.
+//! `portcullis tool revoke`: withdraws the approval of a tool's name.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::{
     setup, sidecar,
 };
 
-/// Withdraws the pin and says what that means.
+/// Withdraws the pin and explains the effect.
 pub(crate) fn run(common: &Common, options: &Revoke) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
     let runtime = setup::runtime()?;

@@ -1,4 +1,4 @@
-//! `portcullis tool test`: a crate's tests, whose cases call the tool natively and in the sandbox.
+//! `portcullis tool test`: runs a crate's tests, whose cases call the tool natively and in the sandbox.
 
 use std::{env, ffi::OsString, path::Path, process::ExitCode};
 
@@ -11,15 +11,16 @@ use crate::{
     output::stream,
 };
 
-/// What `portcullis_sdk::testing` reads: this program, the modules, and where the calls keep their state.
+/// The variables that `portcullis_sdk::testing` reads: this program, the modules, and the state folder of the
+/// calls.
 const PROGRAM: &str = "PORTCULLIS_TRY";
 const MODULES: &str = "PORTCULLIS_TRY_MODULES";
 const STATE: &str = "PORTCULLIS_TRY_STATE";
 
-/// The folder of that state, beside the build output.
+/// The name of that state folder, in the target folder.
 const FOLDER: &str = "portcullis-test";
 
-/// Builds the module and runs the tests.
+/// Builds the modules and runs the tests.
 pub(crate) fn run(_common: &Common, options: &Test) -> Result<ExitCode, CliError> {
     let package = Package::find(&options.package.dir)?;
     let modules = package.modules()?;
@@ -42,7 +43,7 @@ pub(crate) fn run(_common: &Common, options: &Test) -> Result<ExitCode, CliError
     }
 }
 
-/// How many calls the log of the tests' state has on record.
+/// The number of finished calls in the audit log of the tests' state.
 fn calls(state: &Path) -> usize {
     let ended = |row: &audit::Row| row.event == audit::Event::End;
     audit::rows(&audit::log_path(state)).filter_map(Result::ok).filter(ended).count()

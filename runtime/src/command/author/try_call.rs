@@ -1,4 +1,4 @@
-//! `portcullis tool try`: builds a tool and calls it once, and says what it had and what it lacked.
+//! `portcullis tool try`: builds a tool and calls it once, and shows its grant and why it was refused.
 
 mod allow;
 mod entry;
@@ -24,10 +24,10 @@ use crate::{
     setup,
 };
 
-/// The run of tried calls, so that the audit log tells them from others.
+/// The run of tried calls, which marks them in the audit log.
 const RUN: &str = "try";
 
-/// Builds what is stale, makes the call and shows it.
+/// Builds stale modules, makes the call and shows it.
 pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
     let package = Package::find(&options.package.dir)?;
     let mut envelope = setup::envelope(common)?;
@@ -47,7 +47,7 @@ pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
     let mut caller = call::caller(run.clone(), options.approve);
     let said = Diagnostics::of(&mut caller);
     let cancel = caller.cancel.clone();
-    // What is tried is a module's, and no module has a shell.
+    // No shell: the tried tool is a module's, and modules have none.
     let work = move || make(&envelope, [&files, &granted], call, &caller, &said);
     match apart(&cancel, work)? {
         Some(attempt) => report::show(&attempt, &run, as_json),
@@ -55,8 +55,8 @@ pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
     }
 }
 
-/// Makes the call under the second policy, and finds out what it was granted and why it was refused, if it
-/// was; what would allow it is said of the first, which the author can change.
+/// Makes the call under the second policy, and finds out its grant and the reason of a refusal. The remedy is
+/// worked out on the first policy, which the author can change.
 fn make(
     envelope: &RunnerBootstrapEnvelope,
     [files, granted]: [&PolicyFiles; 2],
@@ -79,7 +79,7 @@ fn make(
     attempt
 }
 
-/// The tool, if the crate has it: a core tool of that name is not what is tried here.
+/// The tool, if one of the crate's modules has it. A core tool of that name is not meant here.
 fn own_tool<'a>(
     registry: &'a ToolRegistry,
     name: &str,

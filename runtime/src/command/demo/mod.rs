@@ -1,4 +1,4 @@
-//! `portcullis demo`: a scripted agent at work, with everything but the model real.
+//! `portcullis demo`: a scripted agent at work; everything but the model is real.
 
 mod scene;
 
@@ -24,16 +24,16 @@ use crate::{
     setup, sidecar,
 };
 
-/// The agent, as the audit log names it.
+/// The agent's name in the audit log.
 const AGENT: &str = "demo";
 
-/// Between two pieces of the model's words, for a person who reads along.
+/// The pause between two pieces of the model's text, for a person who reads along.
 const PACE: Duration = Duration::from_millis(40);
 
-/// What the model says, turn by turn.
+/// The model's answers, turn by turn.
 const SCRIPT: &str = include_str!("script.jsonl");
 
-/// What the person asks.
+/// The person's prompt.
 const PROMPT: &str =
     "Bring my notes in order, fetch the letter template from the vault, and count the words.";
 
@@ -69,15 +69,16 @@ pub(crate) fn run(common: &Common, options: &Demo) -> Result<ExitCode, CliError>
     let (enforced, proven) = doctor::summary(&scene.common)?;
     stream::answer(&format!("\nwhat was enforced\n\n{enforced}"))?;
     stream::answer(&scene.close(options.keep))?;
-    // Its own end first; a demonstration of what does not hold is none.
+    // A failed run keeps its own exit code; else the proof decides, since a demonstration without enforcement
+    // fails.
     let ended = agent::exit_code(&run.end);
     Ok(if ended == ExitCode::SUCCESS { proven } else { ended })
 }
 
-/// How wide its questions are: they are shown to whoever watches, on whatever terminal.
+/// The width of its questions, which suits any terminal.
 const COLUMNS: usize = 80;
 
-/// The person of the demonstration, who reads each question and says yes.
+/// The approver of the demonstration, which shows each question and approves.
 struct Person {
     live: Arc<Live>,
 }

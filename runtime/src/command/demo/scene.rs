@@ -1,4 +1,4 @@
-//! The folder that the demonstration takes place in.
+//! The folder of the demonstration.
 
 use std::{fs, io, path::Path};
 
@@ -7,18 +7,19 @@ use tempfile::TempDir;
 
 use crate::cli::Common;
 
-/// The size of the long file: the one whose truncation the first specification shows.
+/// The size of the long file, in bytes: that of the first specification's example of truncation.
 const LONG_FILE_BYTES: usize = 142_857;
 
-/// A workspace under the shipped policy, with something to do in it.
+/// A workspace under the shipped policy, with files to work on.
 pub(super) struct Scene {
     folder: TempDir,
-    /// The options that lead into it.
+    /// The options for a command that uses it.
     pub(super) common: Common,
 }
 
 impl Scene {
-    /// Makes the folder and what is in it. The shell is where the options say; all else is the scene's own.
+    /// Makes the folder and its files. Sandbox tier and shell come from `options`; everything else is the
+    /// scene's own.
     pub(super) fn set(options: &Common) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("portcullis-demo-").tempdir()?;
         let root = folder.path();
@@ -48,7 +49,7 @@ impl Scene {
         Ok(Self { folder, common })
     }
 
-    /// What a person is told first.
+    /// The first text that a person reads.
     pub(super) fn introduction(&self) -> String {
         format!(
             "A scripted model works in {}. The tools, the policy, the sandbox and the audit log are real.",
@@ -56,7 +57,7 @@ impl Scene {
         )
     }
 
-    /// Ends the scene, and says what is left of it.
+    /// Removes or keeps the folder, and tells where it is kept.
     pub(super) fn close(self, keep: bool) -> String {
         if keep {
             let kept = self.folder.keep();
@@ -77,7 +78,7 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)
 }
 
-/// Numbered lines, cut to the size.
+/// Numbered lines, cut to [`LONG_FILE_BYTES`].
 fn long_text() -> String {
     let mut text: String = (1..).map(|number| format!("line {number} of a long log\n")).take(8000).collect();
     text.truncate(LONG_FILE_BYTES);

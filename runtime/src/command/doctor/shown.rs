@@ -1,4 +1,4 @@
-//! What `doctor` found, as text for people.
+//! The findings of `doctor`, as text for people.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use portcullis_tools::confine::LayerStatus;
 use super::{Attempt, Findings, LinkFinding, ShellFinding};
 use crate::output::text;
 
-/// All of it.
+/// All findings.
 pub(super) fn shown(findings: &Findings) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -15,7 +15,7 @@ pub(super) fn shown(findings: &Findings) -> String {
     out
 }
 
-/// The same in a few lines, for whoever has seen the rest at work.
+/// The findings in a few lines, for the end of the demonstration.
 pub(super) fn summary(findings: &Findings) -> String {
     let mut out = String::new();
     for layer in &findings.layers {
@@ -154,7 +154,8 @@ fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {
     Ok(())
 }
 
-/// What was met before and after. What was refused before proves nothing, and says so.
+/// An attempt's outcome before and after confinement. A refusal before confinement proves nothing, which the
+/// text says.
 fn met(before: &str, after: &str) -> String {
     if before == after {
         format!("{before} before as well: refused already, by something else")

@@ -1,4 +1,4 @@
-//! What a shell is doing when it is interrupted.
+//! The current state of `portcullis shell`, for interrupts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,38 +9,38 @@ use crate::{
     output::stream,
 };
 
-/// What a person reads where the next command is awaited.
+/// The prompt for the next command.
 pub(super) const PROMPT: &str = "portcullis$ ";
 
-/// What is under way, shared with whoever interrupts it.
+/// The current state, shared with the thread that handles interrupts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnderWay(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     doing: Doing,
-    /// Whether the system has asked for the end: no command follows.
+    /// Whether the system has asked to end, so that no command follows.
     is_over: bool,
 }
 
 #[derive(Debug, Default)]
 enum Doing {
-    /// Nothing that must be put in order.
+    /// Nothing that needs cleaning up.
     #[default]
     Nothing,
-    /// A person is asked for a command.
+    /// Waiting for a person to type a command.
     Asking,
-    /// A command, which this cancels.
+    /// Running a command, which the token cancels.
     Command(CancellationToken),
 }
 
 impl UnderWay {
-    /// Goes on to the next command, for which a person may be asked; `false` if none follows.
+    /// Goes on to the next command, with a prompt if `is_asked_for`; `false` if none must follow.
     pub(super) fn next(&self, is_asked_for: bool) -> bool {
         self.goes_on_to(if is_asked_for { Doing::Asking } else { Doing::Nothing })
     }
 
-    /// Goes on to a command, and gives what cancels it; none if it must not run.
+    /// Starts a command, and returns the token that cancels it; none if it must not run.
     pub(super) fn command(&self) -> Option<CancellationToken> {
         let cancel = CancellationToken::new();
         self.goes_on_to(Doing::Command(cancel.clone())).then_some(cancel)
@@ -53,14 +53,14 @@ impl UnderWay {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing here can be left half done.
+        // Every change is complete in itself, so a poisoned lock is safe to use.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Interruptible for UnderWay {
-    /// A command is cancelled. After Ctrl-C the next one may follow; what has been typed of it is forgotten, as
-    /// shells do it.
+    /// Cancels a running command. After Ctrl-C the next command may follow; a half-typed one is dropped, as
+    /// in shells.
     fn interrupt(&self, interrupt: Interrupt) -> bool {
         let is_asked_again = {
             let mut state = self.state();
@@ -71,7 +71,7 @@ impl Interruptible for UnderWay {
                 Doing::Nothing => false,
             }
         };
-        // Not with the lock held: a terminal may take its time.
+        // Print without the lock: a terminal may block.
         if is_asked_again {
             stream::tell(PROMPT);
         }
@@ -84,14 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ctrl_c_cancels_one_command_and_what_is_told_to_end_runs_no_other() {
+    fn ctrl_c_cancels_one_command_and_sigterm_lets_no_other_run() {
         let under_way = UnderWay::default();
         assert!(under_way.next(false));
         let first = under_way.command().expect("runs");
         assert!(under_way.interrupt(Interrupt::CtrlC) && first.is_cancelled());
         let second = under_way.command().expect("runs");
         assert!(!second.is_cancelled());
-        // It may have ended by now: whatever it is doing, nothing follows.
+        // It may have ended by now; in any state, no command follows.
         assert!(under_way.interrupt(Interrupt::Terminate) && second.is_cancelled());
         assert!(!under_way.next(true));
         assert!(under_way.command().is_none());

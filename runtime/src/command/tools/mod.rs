@@ -1,4 +1,4 @@
-//! `portcullis tools`: what is registered, and what the policy gives to each.
+//! `portcullis tools`: lists the registered tools and what the policy gives to each.
 
 mod shell;
 
@@ -42,7 +42,7 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
     Ok(ExitCode::SUCCESS)
 }
 
-/// The client whose tools the command line asks for.
+/// The client format that the options ask for.
 fn wanted(format: &ToolsFormat) -> Option<Dialect> {
     [
         (format.openai, Dialect::OpenAi),
@@ -61,7 +61,7 @@ pub(crate) fn listing(registry: &ToolRegistry) -> String {
         let assigned = registry.policy().describe(tool.facts());
         let approval = match (tool.facts().standing, registry.assignment(tool)) {
             (Standing::Quarantined, _) => Standing::Quarantined.as_str().to_owned(),
-            // Why, stands below the table.
+            // The reason stands below the table.
             (_, Ok(_)) if registry.absence(tool).is_some() => "unavailable".to_owned(),
             (_, Ok(assigned)) => assigned.approval.to_string(),
             (_, Err(_)) => "disabled".to_owned(),
@@ -81,7 +81,7 @@ pub(crate) fn listing(registry: &ToolRegistry) -> String {
     table::render(["TOOL", "TIER", "PROFILE", "APPROVAL", "CONFINEMENT", "TIMEOUT"], rows)
 }
 
-/// The modules from outside that are not used, and why; empty where all are.
+/// The refused modules from outside, with the reasons; empty if there are none.
 pub(crate) fn refused(registry: &ToolRegistry) -> String {
     let mut out = String::new();
     for module in registry.refused_modules() {
@@ -97,7 +97,7 @@ fn share(registry: &ToolRegistry, profile: &ProfileName) -> String {
     format!("{profile} ({})", mounts(registry, profile))
 }
 
-/// What the steps of an operation get, one after the other: no two of them ever have it together.
+/// The profiles of an operation's steps, in order: no two steps ever have theirs at the same time.
 fn shares_of(registry: &ToolRegistry, steps: &[Arc<RegisteredTool>]) -> String {
     let shares = steps.iter().map(|step| share(registry, &registry.policy().describe(step.facts()).profile));
     shares.collect::<Vec<_>>().join(" → ")
@@ -113,7 +113,7 @@ pub(crate) fn mounts(registry: &ToolRegistry, profile: &ProfileName) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// All that is known of a tool.
+/// All facts of a tool.
 #[derive(Debug, Serialize)]
 struct Facts<'a> {
     name: &'a str,
@@ -127,7 +127,7 @@ struct Facts<'a> {
     declared_tier: Option<SafetyTier>,
     declared_policy: ToolPolicy,
     enabled: bool,
-    /// Why no call of it can run, though the policy enables it.
+    /// Why no call of it can run, although the policy enables it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unavailable: Option<&'a str>,
     approval: Approval,
@@ -141,7 +141,7 @@ struct Facts<'a> {
     meta: &'a ToolMeta,
     parameters: &'a JsonSchema,
     output_schema: Option<&'a JsonSchema>,
-    /// What an operation is made of; they cannot be called by themselves.
+    /// The steps of an operation, which cannot be called directly.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<Facts<'a>>,
 }
@@ -180,7 +180,7 @@ impl<'a> Facts<'a> {
                 .map(|mount| Mount { name: mount.name.as_str(), access: mount.access })
                 .collect(),
             timeout_ms: u64::try_from(assigned.timeout.as_millis()).unwrap_or(u64::MAX),
-            // Nothing limits what a native tool takes.
+            // A native tool has no memory limit.
             memory_bytes: module.map(|_| assigned.memory.0),
             max_output_bytes: assigned.max_output.0,
             roles: &facts.roles,

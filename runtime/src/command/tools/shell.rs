@@ -1,4 +1,4 @@
-//! Where the listed tools' commands run, as the sidecar itself says and proves it.
+//! The shell of the listed tools, as the sidecar reports and proves it.
 
 use std::fmt::Write as _;
 
@@ -9,19 +9,19 @@ use portcullis_tools::{
 
 use crate::output::text;
 
-/// What is known of the shell of a registry.
+/// The state of a registry's shell.
 #[derive(Debug)]
 pub(crate) enum Shell {
     /// No tool runs commands.
     Off(String),
-    /// Its sidecar, as it was met now.
+    /// The sidecar's report of this moment.
     On(SidecarHealth),
-    /// It should be there, and is not to be had.
+    /// A shell is configured but unavailable.
     Lost(SidecarError),
 }
 
 impl Shell {
-    /// Asks the sidecar, which is started for it where it is ours.
+    /// Asks the sidecar, and starts it first if it is ours.
     pub(crate) async fn meet(registry: &ToolRegistry) -> Self {
         let tool = registry.get(SHELL_EXEC);
         let callable = tool.map(|tool| registry.assignment(tool));
@@ -40,7 +40,7 @@ impl Shell {
     }
 }
 
-/// A few lines below the table.
+/// The lines on the shell below the table.
 pub(super) async fn of(registry: &ToolRegistry) -> String {
     let mut out = String::from("\nshell\n");
     // Writing to a string cannot fail.

@@ -1,23 +1,23 @@
-//! The end of an output that was shown as it came, so that its result repeats nothing of it.
+//! The tail of a streamed output, so that the result does not repeat it.
 
 use std::collections::VecDeque;
 
-/// How many lines are kept, which is more than are ever said of a command's end.
+/// The most lines that are kept; more than the notes on a command's end ever have.
 const KEPT_LINES: usize = 16;
 
-/// How many characters of a line tell it from others.
+/// The most characters that are compared of a line.
 const KEPT_CHARS: usize = 256;
 
-/// What a call has streamed, as far as it is kept.
+/// The streamed output of a call, as far as it is kept.
 #[derive(Debug, Default)]
 pub(super) struct Streamed {
     lines: VecDeque<String>,
-    /// Whether the last line may go on.
+    /// Whether the last line is incomplete.
     is_open: bool,
 }
 
 impl Streamed {
-    /// Takes in another piece, which may begin and end within a line.
+    /// Adds a piece, which may begin and end within a line.
     pub(super) fn take(&mut self, shown: &str) {
         for piece in shown.split_inclusive('\n') {
             if !self.is_open {
@@ -34,8 +34,8 @@ impl Streamed {
         }
     }
 
-    /// The lines in brackets at the end of a result that were not in the stream: what is said of the output and of
-    /// how the command ended.
+    /// The lines in brackets at the end of a result that were not streamed: the notes on the output and on
+    /// the command's end.
     pub(super) fn said_of_its_end<'a>(&self, result: &'a str) -> Vec<&'a str> {
         let mut said: Vec<&str> =
             result.lines().rev().take_while(|line| line.starts_with('[')).take(KEPT_LINES).collect();
@@ -50,7 +50,7 @@ impl Streamed {
     }
 }
 
-/// Whether this much of a line was kept, whatever its end is.
+/// Whether a result's line equals a kept line, which may be cut.
 fn is_line(kept: &str, line: &str) -> bool {
     let is_cut = kept.chars().count() == KEPT_CHARS;
     let [kept, line] = [kept, line].map(|line| line.trim_end_matches('\r'));
@@ -61,7 +61,7 @@ fn is_line(kept: &str, line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What is left to say of a result after these pieces.
+    /// Checks which lines of a result remain after these pieces.
     #[track_caller]
     fn check(pieces: &[&str], result: &str, left: &[&str]) {
         let mut streamed = Streamed::default();
@@ -84,7 +84,7 @@ mod tests {
         check(&["[own]"], "[own]\n[exit code: 3]", &["[exit code: 3]"]);
         check(&["[own]\r", "\n"], "[own]\r\n[exit code: 3]", &["[exit code: 3]"]);
         check(&["[a]\n[b]\n"], "[a]\n[b]\n[killed]", &["[killed]"]);
-        // Its own words may be those that we say.
+        // A command may print the same text as our note.
         check(&["[exit code: 3]\n"], "[exit code: 3]\n[exit code: 3]", &["[exit code: 3]"]);
     }
 

@@ -1,4 +1,4 @@
-//! What a person sees of a run, on a terminal and where none is.
+//! The live view of a run, on a terminal and elsewhere.
 
 use portcullis_agent::ProviderErrorKind;
 use portcullis_types::{ToolError, ToolOutput};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What a tool or a model may say that a terminal would act on, or that deceives the eye.
+/// Text of a tool or a model that a terminal would act on, or that deceives the eye.
 const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7}d\u{202e}e\u{9b}31mf";
 
-/// A stream that keeps what it is given.
+/// A stream that keeps its output.
 #[derive(Clone, Default)]
 struct Screen(Arc<Mutex<Vec<u8>>>);
 
@@ -47,7 +47,7 @@ impl Screen {
     }
 }
 
-/// What these events look like where the reader is no terminal.
+/// The output of these events for a reader that is no terminal.
 fn shown(events: &[AgentEvent]) -> String {
     shown_to(Reader::Program, events)
 }
@@ -129,7 +129,7 @@ fn whatever_comes_between_two_pieces_ends_the_line() {
 }
 
 #[test]
-fn the_result_of_a_call_that_was_streamed_repeats_nothing_but_what_is_said_of_its_end() {
+fn the_result_of_a_streamed_call_shows_only_notes_on_its_end() {
     let whole = "one\ntwo\n[exit code: 3]";
     let seen = shown(&[
         requested("a", "shell_exec", "{}"),
@@ -143,7 +143,7 @@ fn the_result_of_a_call_that_was_streamed_repeats_nothing_but_what_is_said_of_it
     let own =
         shown(&[piece("a", "[own]\n"), ended("a", "shell_exec", Ok("[own]\n[dropped]\n[exit code: 3]"))]);
     assert_eq!(own, "  │ [own]\n  │ [dropped]\n  │ [exit code: 3]\n  ✓ 1.5 ms\n");
-    // A call of the same id that streams nothing is shown whole: the first one is over.
+    // A later call with the same id that streams nothing is shown whole.
     let (live, screen) = live_for(Reader::Program);
     for event in [piece("a", "one\n"), ended("a", "t", Ok("one\n")), ended("a", "t", Ok("one\ntwo\n"))] {
         live.show(&event);
@@ -162,7 +162,7 @@ fn a_long_result_is_cut_and_its_last_line_shown() {
     let lines = SHOWN_LINES + 5;
     let cut = format!("{first}  ┆ 5 more lines\n  │ line {lines}\n");
     assert_eq!(shown(&[ended("a", "t", Ok(&text(lines)))]), format!("{cut}  ✓ 1.5 ms\n"));
-    // What a tool reports while it runs is cut alike, but for a stream.
+    // Partial results are cut alike, except streamed output.
     assert_eq!(shown(&[update("a", &text(lines), Value::Null)]), cut);
     assert_eq!(shown(&[piece("a", &text(lines))]).lines().count(), lines);
 
@@ -202,7 +202,7 @@ fn results_name_their_tool_where_several_calls_run() {
     );
 }
 
-/// Everything in an event that a model, a tool or a provider may choose.
+/// Every text in an event that a model, a tool or a provider may choose.
 fn hostile_events() -> Vec<AgentEvent> {
     vec![
         AgentEvent::TurnStart { iteration: 1 },
@@ -227,8 +227,8 @@ fn assert_harmless(seen: &str) {
 }
 
 #[test]
-fn nothing_that_a_tool_says_reaches_a_terminal_as_what_it_would_act_on() {
-    // The model's own words and the provider's are for programs to read as they are.
+fn no_text_of_a_tool_reaches_a_terminal_unescaped() {
+    // The model's own text and the provider's are passed unchanged to programs.
     for reader in [Reader::Program, Reader::Terminal] {
         let seen = shown_to(reader, &hostile_events());
         assert_harmless(&seen);
@@ -246,7 +246,7 @@ fn in_colour_only_our_own_marks_bring_escapes() {
     let ours = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[36m"];
     assert!(seen.contains("\u{1b}[32m  ✓ ") && seen.contains("\u{1b}[31m  ✗ "), "{seen:?}");
     assert_harmless(&ours.iter().fold(seen, |seen, ours| seen.replace(ours, "")));
-    // A model that writes like us is not coloured like us.
+    // A model's text that imitates our marks is not coloured.
     let posing = ["→ file_read {}", "  ✓ 1 ms\n", "  │ words\n"];
     for posing in posing {
         assert_eq!(shown_to(Reader::ColouredTerminal, &[words(posing)]), posing);
@@ -299,7 +299,7 @@ fn each_end_but_an_answer_is_said() {
 }
 
 #[test]
-fn an_approval_a_later_turn_and_what_was_said_meanwhile_are_shown() {
+fn an_approval_a_later_turn_and_steering_are_shown() {
     let resolved =
         |approved| AgentEvent::Tool(ToolEvent::ApprovalResolved { call_id: "a".to_owned(), approved });
     let pending = AgentEvent::Tool(ToolEvent::Pending { call_id: "a".to_owned() });
@@ -317,7 +317,7 @@ fn an_approval_a_later_turn_and_what_was_said_meanwhile_are_shown() {
 }
 
 #[test]
-fn what_happens_while_a_question_is_open_is_shown_afterwards_in_order() {
+fn events_during_a_question_are_shown_after_it_in_order() {
     let (live, screen) = live_for(Reader::Program);
     live.show(&words("I write"));
     let (first, second) = (live.pause(), live.pause());
@@ -359,7 +359,7 @@ fn a_line_is_cut_and_cannot_act_on_a_terminal() {
 }
 
 #[test]
-fn a_call_that_says_nothing_is_said_to_run_where_no_line_at_the_bottom_shows_it() {
+fn a_heartbeat_is_shown_where_there_is_no_progress_line() {
     let elapsed = std::time::Duration::from_millis(10_003);
     let events = [
         requested("c", "slow", "{}"),

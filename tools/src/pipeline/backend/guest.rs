@@ -1,4 +1,4 @@
-//! Tools of modules: each call in a fresh store on a thread that is confined to the call's mounts.
+//! Backend of module tools: each call runs in a fresh store, on a thread confined to the call's mounts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct GuestTool {
     pub(crate) module: Arc<GuestModule>,
-    /// The file that the module was found in, or what an embedder calls it.
+    /// The file of the module, or the embedder's name for it.
     pub(crate) module_name: String,
     pub(crate) declared: Declared,
 }
@@ -38,7 +38,7 @@ impl Backend for GuestTool {
         host.absence_of_guests()
     }
 
-    /// A guest may read a file and write it back. For a step the operation has waited.
+    /// A guest may read a file and write it back. For a step, the operation already holds the mounts.
     fn writes_alone<'g>(&self, own: &'g Grant, _steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
         if caller.step.is_none() { vec![own] } else { Vec::new() }
     }
@@ -104,12 +104,12 @@ fn call_frame(checked: &Checked, time_limit: Duration) -> Result<Vec<u8>, ToolEr
         deadline_ms: u64::try_from(time_limit.as_millis()).unwrap_or(u64::MAX),
     };
     let mut line = serde_json::to_vec(&frame).map_err(internal)?;
-    // The guest knows at once that this is all of it.
+    // The newline tells the guest that the frame is complete.
     line.push(b'\n');
     Ok(line)
 }
 
-/// What a guest's report means: a violation is a denial whatever the guest says.
+/// The result of a guest's report. A violation is a denial, whatever the guest reports.
 fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<ToolOutput, ToolError> {
     if let Some(violation) = report.violation {
         let mut denial = match violation {
@@ -132,7 +132,7 @@ fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<Tool
                 hint: sandbox::links::REPLACE.to_owned(),
             },
         };
-        // What it had done before is done: a tool that tells must be heard.
+        // Effects before the violation remain, so the tool's own message is passed on.
         if let Ok(FinalFrame::Error(error)) = report.result {
             denial.hint = format!("{}; the tool said: {}", denial.hint, error.message);
         }
@@ -145,13 +145,13 @@ fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<Tool
     }
 }
 
-/// Whether a guest that could not be run may be tried once more: nothing of it has run, and a thread may be free soon.
-/// A step of an operation is no longer what it was: the other end has begun.
+/// Whether a guest that could not start may be tried again: none of it has run, and a thread may be free
+/// soon. A step of an operation is not repeated, because the other end of the transfer has begun.
 fn may_try_again(error: &WasmError, caller: &Caller) -> bool {
     matches!(error, WasmError::Exhausted { .. }) && caller.step.is_none()
 }
 
-/// What a caller learns when the runner could not run the guest.
+/// The caller's error when the runner could not run the guest.
 fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> ToolError {
     tracing::error!(error = error as &dyn std::error::Error, "the runner could not run a guest");
     let detail = error.to_string();
@@ -180,7 +180,7 @@ mod tests {
     use crate::call::Step;
 
     #[test]
-    fn only_a_guest_that_has_not_begun_and_is_no_step_is_tried_again() {
+    fn a_guest_that_never_began_is_tried_again_unless_it_is_a_step() {
         let exhausted = WasmError::Exhausted { mounts: "shared".to_owned(), stuck: 5 };
         let mut caller = Caller::new("tester", "run");
         assert!(may_try_again(&exhausted, &caller));

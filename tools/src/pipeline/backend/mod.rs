@@ -1,4 +1,4 @@
-//! What runs a tool: one file a kind, behind one trait. A new kind of tool is a file here and a
+//! Backends, which run tools: one file per kind, behind one trait. A new kind of tool is a file here and a
 //! [`ToolOrigin`](portcullis_policy::ToolOrigin).
 //!
 //! | file | what it runs |
@@ -37,39 +37,40 @@ use crate::{
 pub(crate) use guest::GuestTool;
 pub(crate) use native::NativeTool;
 
-/// What runs a tool. The provided methods are the answers of a backend that has nothing of what they ask for.
+/// Runs a tool of one kind. The provided methods suit a backend without the feature in question.
 #[async_trait]
 pub(crate) trait Backend: fmt::Debug + Send + Sync {
-    /// What confines the tool.
+    /// The confinement of the tool.
     fn confinement(&self) -> Confinement;
 
-    /// Tries a call once. Called by the run step alone, up to three times for a call, within one slot and one deadline.
+    /// Tries a call once. Only the run step calls it, up to three times per call, within one slot and one
+    /// deadline.
     ///
     /// # Errors
-    /// What keeps the call from being tried; what came of a try is in [`Tried`].
+    /// A failure that prevents the try; the outcome of a try is in [`Tried`].
     ///
     /// # Cancellation
-    /// Dropping the future stops what it has begun.
+    /// Dropping the future stops the work it has begun.
     async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError>;
 
-    /// Whether no sandbox holds the tool. An approver is told.
+    /// Whether the tool runs outside every sandbox. Approvers are told.
     fn is_unconfined(&self) -> bool {
         false
     }
 
-    /// Why no call can run in this process, whatever the policy says; none where one can.
+    /// Why no call can run in this process, whatever the policy allows; none if calls can run.
     fn absence(&self, host: &Host) -> Option<&str> {
         let _ = host;
         None
     }
 
-    /// The grants of whose writable mounts a call must be the only writer: its own, or those of its steps.
+    /// The grants whose writable mounts the call must be the only writer of: its own, or those of its steps.
     fn writes_alone<'g>(&self, own: &'g Grant, steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
         let _ = (own, steps, caller);
         Vec::new()
     }
 
-    /// Whether results have a limit of their own in place of that of a guest's frame.
+    /// Whether results have their own limit, in place of the limit of a guest's frame.
     fn bounds_results(&self) -> bool {
         false
     }
@@ -79,23 +80,23 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The tool of a module.
+    /// The module and declaration of a guest tool.
     fn guest(&self) -> Option<&GuestTool> {
         None
     }
 
-    /// The steps that a call is made of.
+    /// The steps of an operation.
     fn steps(&self) -> &[Arc<RegisteredTool>] {
         &[]
     }
 
-    /// Where commands run.
+    /// The shell backend, if the tool runs commands.
     fn shell(&self) -> Option<&ShellBackend> {
         None
     }
 }
 
-/// What every try of a call has.
+/// The inputs of every try of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt<'a> {
     pub(super) checked: &'a Checked,
@@ -107,25 +108,25 @@ pub(crate) struct Attempt<'a> {
     pub(super) host: &'a Host,
 }
 
-/// What came of a try.
+/// The outcome of a try.
 #[derive(Debug)]
 pub(crate) struct Tried {
     pub(super) result: Result<ToolOutput, ToolError>,
-    /// What a model reads after the text, whatever is cut from that.
+    /// Text for the model after the output; it is kept when the output is cut.
     pub(super) trailer: Option<String>,
     pub(super) usage: Option<Usage>,
-    /// Whether another try can do no harm, and may go better.
+    /// Whether another try is harmless and may succeed.
     pub(super) may_try_again: bool,
 }
 
 impl Tried {
-    /// A result that has no usage, and is not tried again.
+    /// A result without usage that is not tried again.
     fn once(result: Result<ToolOutput, ToolError>) -> Self {
         Self { result, trailer: None, usage: None, may_try_again: false }
     }
 }
 
-/// What a call used, as far as its backend is told.
+/// The resources that a call used, as far as its backend knows them.
 #[derive(Debug)]
 pub(crate) struct Usage {
     pub(super) cpu: Duration,
@@ -133,7 +134,7 @@ pub(crate) struct Usage {
     pub(super) mounts_used: Vec<Text>,
 }
 
-/// What a caller learns of a tool whose time is up.
+/// The caller's error when a tool exceeds its time limit.
 pub(crate) fn overdue(limit: Duration) -> ToolError {
     ToolError::timeout(format!("the tool did not finish within {limit:?}"))
 }

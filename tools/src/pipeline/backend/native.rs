@@ -1,4 +1,4 @@
-//! Tools of this process, outside the sandbox, each call on a thread that it may block.
+//! Backend of native tools: in this process, outside the sandbox, each call on a thread that it may block.
 
 use std::{
     fmt,
@@ -56,13 +56,13 @@ impl Backend for NativeTool {
         let ctx = context(attempt, Arc::clone(&has_called));
         let result = run(Arc::clone(&self.0), ctx, checked.args.clone(), attempt.time_limit).await;
         let harmless = pending.row.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
-        // What its own calls did, another try would do once more.
+        // Not if the tool made calls itself: another try would repeat their effects.
         let may_try_again = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
         Ok(Tried { may_try_again, ..Tried::once(result) })
     }
 }
 
-/// What a native tool learns of the call.
+/// The tool's context of the call.
 fn context(attempt: Attempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext {
     let Attempt { checked, caller, deadline, slot, grant, .. } = attempt;
     let call = &checked.call;
@@ -74,7 +74,7 @@ fn context(attempt: Attempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext {
     ctx.idempotency_key = digest::of_parts([&caller.agent_id, &caller.run_id, &call.id]);
     ctx.cancel = caller.cancel.child_token();
     ctx.deadline = Some(deadline);
-    // What a native tool reports goes the same way as a guest's frames.
+    // A native tool's reports go the same way as a guest's frames.
     ctx.on_update = on_update(&call.id, caller, Some(grant.limits.max_output));
     ctx.on_progress = on_progress(&call.id, caller);
     let caller = Caller { slot: Some(slot.clone()), ..caller.clone() };
@@ -86,7 +86,7 @@ fn is_unavailable(result: &Result<ToolOutput, ToolError>) -> bool {
     result.as_ref().is_err_and(|error| error.kind() == ToolErrorKind::Unavailable)
 }
 
-/// Runs a native tool where it cannot hold up anybody: a panic is contained, and a tool that blocks its
+/// Runs a native tool so that it holds up no other call: a panic is contained, and a tool that blocks its
 /// thread is left behind at the deadline.
 async fn run(
     tool: Arc<dyn Tool>,
@@ -97,11 +97,11 @@ async fn run(
     let cancel = ctx.cancel.clone();
     let deadline = ctx.deadline.unwrap_or_else(|| Instant::now() + time_limit);
     let stopped = cancel.clone();
-    // Whatever ends the wait ends the work: also a caller that drops this future.
+    // Every end of the wait, also a caller that drops this future, cancels the tool.
     let _stop = cancel.clone().drop_guard();
     let call = async move {
         let ran = AssertUnwindSafe(tool.call(&ctx, &args)).catch_unwind();
-        // In this order, so that a tool is not polled after its time.
+        // `biased`: cancellation and deadline win, so a tool is not polled after its time.
         tokio::select! {
             biased;
             () = stopped.cancelled() => Err(ToolError::cancelled("the call was cancelled")),

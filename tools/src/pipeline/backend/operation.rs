@@ -1,4 +1,4 @@
-//! Operations: calls that are made of calls, each of which has a row of its own.
+//! Backend of operations: calls made of calls, each with its own audit row.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 
 #[async_trait]
 impl Backend for VaultCopy {
-    /// An operation touches nothing but through its steps, which are guests.
+    /// An operation touches files only through its steps, which are guests.
     fn confinement(&self) -> Confinement {
         Confinement::Wasm
     }
@@ -26,7 +26,7 @@ impl Backend for VaultCopy {
         host.absence_of_guests()
     }
 
-    /// The operation waits for what its steps write.
+    /// The operation holds the mounts that its steps write.
     fn writes_alone<'g>(&self, _own: &'g Grant, steps: &'g [StepGrant], _caller: &Caller) -> Vec<&'g Grant> {
         steps.iter().map(|step| &step.grant).collect()
     }

@@ -11,7 +11,7 @@ use crate::{
     sandbox::StreamFrame,
 };
 
-/// Takes partial results for whoever watches the call, each bounded as the result is; none where nobody does.
+/// Listener for partial results, each bounded like the result; none if the caller watches nothing.
 pub(super) fn on_update(call_id: &str, caller: &Caller, limit: Option<OutputBytes>) -> Option<ToolUpdateFn> {
     caller.watches_frames().then(|| {
         let (watcher, id) = (caller.clone(), call_id.to_owned());
@@ -27,7 +27,7 @@ pub(super) fn on_update(call_id: &str, caller: &Caller, limit: Option<OutputByte
     })
 }
 
-/// Takes progress for whoever watches the call; none where nobody does.
+/// Listener for progress; none if the caller watches nothing.
 pub(super) fn on_progress(call_id: &str, caller: &Caller) -> Option<ProgressFn> {
     caller.watches_frames().then(|| {
         let (watcher, id) = (caller.clone(), call_id.to_owned());
@@ -39,7 +39,7 @@ pub(super) fn on_progress(call_id: &str, caller: &Caller) -> Option<ProgressFn> 
     })
 }
 
-/// A report no longer than whoever watches should have to read.
+/// Bounds a report to a length that is fit to show.
 pub(super) fn bounded(frame: StreamFrame, limit: OutputBytes) -> StreamFrame {
     match frame {
         StreamFrame::Progress(text) => StreamFrame::Progress(shortened(&text, MAX_PROGRESS_BYTES)),
@@ -50,10 +50,10 @@ pub(super) fn bounded(frame: StreamFrame, limit: OutputBytes) -> StreamFrame {
     }
 }
 
-/// The longest progress text that is passed on: 4 KiB, as of an error. It is a line for whoever watches.
+/// The longest progress text that is passed on: 4 KiB, as for errors. Progress is one line for a watcher.
 const MAX_PROGRESS_BYTES: usize = 4096;
 
-/// Hands a progress or update frame to whoever watches the call.
+/// Passes a progress or update frame to the caller's listeners.
 pub(super) fn pass_on(frame: StreamFrame, call_id: &str, caller: &Caller) {
     let call_id = call_id.to_owned();
     match frame {

@@ -1,4 +1,4 @@
-//! Commands, in the sessions of a sidecar.
+//! Backend of commands, in the sessions of a sidecar.
 
 use portcullis_policy::Grant;
 use portcullis_types::{ToolError, ToolOutput, async_trait};
@@ -27,7 +27,7 @@ impl Backend for BashTool {
         }
     }
 
-    /// A command's output has the policy's `shell.output` for a limit.
+    /// The policy's `shell.output` limits a command's output.
     fn bounds_results(&self) -> bool {
         true
     }
@@ -44,7 +44,7 @@ impl Backend for BashTool {
             time_limit,
             deadline,
             caller,
-            // Pieces of an output that was asked for, as long as the sidecar's messages may be.
+            // No limit here: partial results are pieces of the output, bounded by the sidecar's message size.
             on_update: on_update(&checked.call.id, caller, None),
         };
         let ran = self.run(terms).await;
@@ -54,7 +54,7 @@ impl Backend for BashTool {
     }
 }
 
-/// What a shell's run means for the row: what confined it, what it used, what it should not have made.
+/// Puts a shell run into the row: its posture, its usage, and the protected paths that it made.
 fn shell_result(
     ran: ShellRun,
     grant: &Grant,
@@ -84,7 +84,7 @@ fn shell_result(
     let usage = Usage {
         cpu: ran.cpu,
         peak_memory_bytes: ran.peak_memory_bytes,
-        // Which of them a program touched, the kernel does not tell.
+        // The kernel does not tell which mounts a program touched, so list all of them.
         mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
     };
     (ran.result, Some(usage))

@@ -1,9 +1,9 @@
-//! The names in a new crate, made of the tool's.
+//! The names in a new crate, derived from the tool's name.
 
 use portcullis_types::ToolName;
 
-/// Names that no function of the template may have: the language's own, `main`, which `export_tools!` writes,
-/// and those whose structure would hide what the code beside it names.
+/// Names that the template's function must not have: keywords, `main`, which `export_tools!` generates, and
+/// names whose generated type would shadow one that the template uses.
 const TAKEN: &[&str] = &[
     "_", "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do",
     "dyn", "else", "enum", "err", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
@@ -12,7 +12,7 @@ const TAKEN: &[&str] = &[
     "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// What the template's places are filled with.
+/// The values of the template's placeholders.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Names {
     tool: String,
@@ -22,7 +22,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The names for a tool. Function and crate are called like it, where a function and a crate may be.
+    /// The names for a tool. Function and crate get the tool's name if it is valid for them.
     pub(crate) fn of(tool: &ToolName, sdk: &str) -> Self {
         let tool = tool.as_str();
         let mut function = tool.replace('-', "_");
@@ -34,12 +34,12 @@ impl Names {
         Self { tool: tool.to_owned(), function, package, sdk: sdk.to_owned() }
     }
 
-    /// A text of the template with its places filled in.
+    /// A text of the template with its placeholders filled in.
     pub(crate) fn fill(&self, text: &str) -> String {
         text.replace("TEMPLATE_FUNCTION", &self.function)
             .replace("TEMPLATE_PACKAGE", &self.package)
             .replace("TEMPLATE_TOOL", &self.tool)
-            // A TOML basic string; JSON's escapes are a part of it.
+            // A TOML basic string. JSON's escapes are a subset of TOML's.
             .replace("\"TEMPLATE_SDK\"", &serde_json::Value::from(self.sdk.as_str()).to_string())
     }
 }

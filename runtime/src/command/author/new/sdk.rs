@@ -1,4 +1,4 @@
-//! Where the SDK is, and how a new crate names it.
+//! Finds the SDK, and decides how a new crate refers to it.
 
 use std::{
     env, fs,
@@ -8,11 +8,11 @@ use std::{
 use crate::error::AuthorError;
 use crate::setup;
 
-/// The folder that is looked for, and the line of its manifest that says what it is.
+/// The SDK's folder name, and the line that its manifest must have.
 const FOLDER: &str = "sdk";
 const NAME: &str = "name = \"portcullis-sdk\"";
 
-/// The SDK that was named, else the nearest above the new crate, else the nearest above this program.
+/// The named SDK, else the nearest above the new crate, else the nearest above this program.
 pub(crate) fn find(named: Option<&Path>, folder: &Path) -> Result<PathBuf, AuthorError> {
     let real = |path: &Path| {
         setup::real_path(path).map_err(|source| AuthorError::Make { path: path.to_owned(), source })
@@ -37,8 +37,8 @@ fn is_sdk(folder: &Path) -> bool {
     manifest.is_ok_and(|text| text.lines().any(|line| line.trim() == NAME))
 }
 
-/// The SDK's path for the manifest of a crate: relative within the SDK's own checkout, which is moved as a
-/// whole, else absolute.
+/// The SDK's path in a crate's manifest: relative within the SDK's own checkout, which is moved as a whole,
+/// else absolute.
 pub(crate) fn seen_from(folder: &Path, sdk: &Path) -> Result<String, AuthorError> {
     let within = sdk.parent().and_then(|checkout| folder.strip_prefix(checkout).ok());
     let path = match within {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_above_the_crate_is_found_and_others_are_not_taken_for_it() {
+    fn the_nearest_sdk_above_the_crate_is_found_and_no_other_crate() {
         let root = tempfile::tempdir().expect("a folder");
         let root = setup::real_path(root.path()).expect("there");
         let sdk = sdk_in(&root);

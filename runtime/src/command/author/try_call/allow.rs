@@ -1,5 +1,5 @@
-//! Which lines of a policy would allow a call that it refuses. Lines are shown only after the policy was
-//! evaluated with them in place, by the evaluator that decides on calls.
+//! Lines of a policy that would allow a refused call. They are shown only after the policy was evaluated with
+//! them, by the same evaluator that decides on calls.
 
 use portcullis_tools::{
     PolicyFiles,
@@ -12,30 +12,30 @@ use portcullis_types::{Access, SandboxTier};
 
 use super::entry::{self, Key};
 
-/// Profiles that are tried. A policy with more has been written by a program.
+/// The most profiles that are tried. A policy with more is generated.
 const MAX_PROFILES: usize = 64;
 
-/// Lines that would allow a call.
+/// Policy lines that would allow a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lines {
-    /// The entry that they belong into.
+    /// The header of the entry that they belong to.
     pub(super) section: String,
-    /// Whether the policy has the entry; then only the lines are to be written into it.
+    /// Whether the policy has the entry, so that only the lines must be added.
     pub(super) is_there: bool,
-    /// Each a line.
+    /// The lines.
     pub(super) lines: Vec<String>,
-    /// The whole, as it is pasted where there is no entry yet.
+    /// The whole entry, for a policy without it.
     pub(super) text: String,
 }
 
-/// A call that was refused.
+/// A refused call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refused<'a> {
     pub(super) tool: &'a ToolFacts,
     pub(super) subjects: &'a [RequestedSubject],
 }
 
-/// The least that would allow the call without a question; none if no entry of the tool would.
+/// The smallest entry that would allow the call without a question; none if no entry would.
 pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: Refused<'_>) -> Option<Lines> {
     let policy = files.load(tier).ok()?;
     candidates(&policy).into_iter().find_map(|keys| {
@@ -55,8 +55,8 @@ fn allows(policy: &WorkspaceSecurityPolicy, refused: Refused<'_>) -> bool {
     policy.authorize(&request).is_ok_and(|grant| grant.approval == Approval::Allow)
 }
 
-/// What an entry may say, least first: few keys before many, and of profiles those that give less before
-/// those that give more.
+/// Candidate entries, the least first: few keys before many, and profiles that grant less before those that
+/// grant more.
 fn candidates(policy: &WorkspaceSecurityPolicy) -> Vec<Vec<Key>> {
     let mut profiles: Vec<(&ProfileName, &[GrantedMount])> = policy.profiles().collect();
     profiles.sort_by_key(|(name, mounts)| {

@@ -1,7 +1,7 @@
-//! A tool's entry in the text of a policy: what the text would be with other keys in it.
+//! Edits a tool's entry in the text of a policy.
 //!
-//! The text is edited by lines and what comes of it is read by the policy's own loader, so an edit that goes
-//! wrong is a text that does not load, never a policy that says something else.
+//! The text is edited by lines, and the policy's own loader reads the result. A wrong edit gives a text that
+//! does not load, never a policy with another meaning.
 
 use portcullis_tools::PolicyFiles;
 use portcullis_types::ToolName;
@@ -11,11 +11,11 @@ use crate::error::AuthorError;
 /// A key of an entry, and its value as TOML.
 pub(super) type Key = (&'static str, String);
 
-/// A policy's text with an entry that says more.
+/// An edited policy text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Edited {
     pub(super) text: String,
-    /// Whether the entry was there already.
+    /// Whether the text had the entry before.
     pub(super) is_there: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn granting(files: PolicyFiles, tool: &str, profile: &str) -> Result<
     Ok(files.with_operator_text(edited.text))
 }
 
-/// Puts keys into a tool's entry, in the place of those of the same name, or appends an entry.
+/// Sets keys in a tool's entry, replacing existing ones, or appends an entry.
 pub(super) fn put(text: &str, tool: &ToolName, keys: &[Key]) -> Edited {
     let headers = [format!("[tools.{tool}]"), format!("[tools.\"{tool}\"]")];
     let is_header = |line: &str| headers.iter().any(|header| bare(line) == *header);
@@ -50,7 +50,7 @@ pub(super) fn put(text: &str, tool: &ToolName, keys: &[Key]) -> Edited {
     Edited { text: all.join("\n"), is_there: true }
 }
 
-/// An entry of its own.
+/// A new entry with these keys.
 pub(super) fn section(tool: &ToolName, keys: &[Key]) -> String {
     let mut section = format!("[tools.{tool}]\n");
     for (name, value) in keys {
@@ -59,12 +59,12 @@ pub(super) fn section(tool: &ToolName, keys: &[Key]) -> String {
     section
 }
 
-/// A text as TOML. JSON's escapes are a part of it.
+/// A text as a TOML string. JSON's escapes are a subset of TOML's.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A line without what is said about it.
+/// A line without its comment.
 fn bare(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
 }

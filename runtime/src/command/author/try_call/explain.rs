@@ -1,4 +1,4 @@
-//! Why a call was refused, for its author: the decision itself, and what would change it.
+//! The reason of a refused call, for the tool's author: the decision, and a remedy.
 
 use portcullis_tools::{
     PolicyFiles, RegisteredTool, ToolRegistry, ToolResult,
@@ -9,30 +9,30 @@ use portcullis_types::{GuestPath, SandboxTier, ToolError, ToolErrorKind};
 
 use super::allow::{self, Lines, Refused};
 
-/// A refusal, in full.
+/// A refusal with its details.
 #[derive(Debug)]
 pub(super) struct Refusal {
     /// The stable code.
     pub(super) code: String,
-    /// The rule that refuses; none where the tool refused by itself.
+    /// The rule that refuses; none if the tool refused by itself.
     pub(super) rule: Option<String>,
-    /// What is refused.
+    /// The refused subject.
     pub(super) subject: Option<String>,
-    /// What to do about it.
+    /// The remedy.
     pub(super) remedy: Remedy,
 }
 
-/// What would let the call pass.
+/// A change that would allow the call.
 #[derive(Debug)]
 pub(super) enum Remedy {
-    /// Lines of the policy, and where the policy is.
+    /// Lines of the policy, and the place of the policy.
     Lines { lines: Lines, policy: String, is_file: bool },
-    /// No lines would; this is why.
+    /// No lines would help; this is why.
     Words(String),
 }
 
 impl Refusal {
-    /// Of a call that was denied; none of any other.
+    /// The refusal of a denied call; none for any other outcome.
     pub(super) fn of(
         registry: &ToolRegistry,
         files: &PolicyFiles,
@@ -49,7 +49,7 @@ impl Refusal {
         let request = CallRequest { tool: tool.facts(), subjects: &subjects };
         let (rule, subject) = match registry.policy().authorize(&request) {
             Err(denial) if denial.code == *code => (Some(denial.rule), Some(denial.subject)),
-            // It was refused later: where a path leads, or for want of an approval.
+            // Refused in a later step: by a path's real target, or for want of an approval.
             _ => {
                 let rule = registry
                     .assignment(tool)
@@ -75,7 +75,8 @@ impl Refusal {
         Some(Self { code: error.code().to_owned(), rule, subject, remedy })
     }
 
-    /// The tool said `denied`, of its own accord or because the sandbox refused it a path without a role.
+    /// The refusal by the tool itself: its own error `denied`, or a path without a role that the sandbox
+    /// refused.
     fn by_the_tool(error: &ToolError) -> Self {
         Self {
             code: error.code().to_owned(),
@@ -88,13 +89,13 @@ impl Refusal {
     }
 }
 
-/// The row that the call left. It is on record before there is a result.
+/// The call's final row, which is recorded before the result is returned.
 fn row_of(registry: &ToolRegistry, call_id: &str) -> Option<Row> {
     let rows = audit::rows(registry.audit().path()).filter_map(Result::ok);
     rows.filter(|row| row.event == Event::End && &*row.call_id == call_id).last()
 }
 
-/// What the call's arguments named, as the row has it.
+/// The call's subjects, from its row.
 fn subjects(tool: &RegisteredTool, row: &Row) -> Vec<RequestedSubject> {
     let subject = |it: &audit::Subject| {
         let argument = it.argument.to_string();
@@ -127,7 +128,7 @@ fn is_of_entry(code: DenialCode) -> bool {
         || matches!(code, DenialCode::MountNotGranted | DenialCode::MountReadOnly | DenialCode::ToolDisabled)
 }
 
-/// Why no lines of the tool's entry would help.
+/// Why no line of the tool's entry would help.
 fn words(code: DenialCode, tool: &RegisteredTool) -> String {
     let name = &tool.decl().name;
     match code {

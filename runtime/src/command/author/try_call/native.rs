@@ -1,4 +1,4 @@
-//! `tool try --native`: the crate's program, run here, with nothing around it.
+//! `tool try --native`: runs the crate's program on this machine, without confinement.
 
 use std::{
     io::{self, Read, Write},
@@ -26,14 +26,14 @@ use crate::{
     setup, workspace,
 };
 
-/// What is read of a program's standard output: progress frames, and the final one. As of a guest, only that
-/// nobody counts the frames.
+/// How much of a program's standard output is read (progress frames and the final frame), in bytes. The limit
+/// is a guest's, but frames are not counted.
 const MAX_OUTPUT_BYTES: u64 = 8 * MAX_FINAL_FRAME_BYTES as u64;
 
-/// How much of a line that is no frame is quoted, in characters.
+/// How much of a malformed line is quoted, in characters.
 const MAX_QUOTED_CHARS: usize = 64;
 
-/// Builds the program, runs it on the call's frame, and shows what it answers.
+/// Builds the program, runs it on the call's frame, and shows its answer.
 pub(super) fn run(
     package: &Package,
     envelope: &RunnerBootstrapEnvelope,
@@ -83,7 +83,7 @@ pub(super) fn run(
     report::show(&Attempt { result, grant: None, refusal: None, said: None }, "", options.json)
 }
 
-/// What stands for `/`: the workspace, if its mounts are called as they are in a sandbox.
+/// The folder that stands for `/`: the workspace, if its mounts have the same names as in the sandbox.
 fn root(envelope: &RunnerBootstrapEnvelope) -> Result<PathBuf, CliError> {
     workspace::prepare(envelope)?;
     let policy = PolicyFiles::find(envelope)?.load(envelope.sandbox_tier)?;
@@ -95,7 +95,7 @@ fn root(envelope: &RunnerBootstrapEnvelope) -> Result<PathBuf, CliError> {
         .map_err(|source| CliError::Workspace { path: envelope.workspace.clone(), source })
 }
 
-/// The program that has the tool, and how long the tool says that it takes.
+/// The program that has the tool, and the timeout that the tool declares.
 fn find(programs: &[PathBuf], tool: &str) -> Result<(PathBuf, Duration), AuthorError> {
     let mut has = Vec::new();
     for program in programs {
@@ -129,7 +129,7 @@ enum Ended {
     Io(io::Error),
 }
 
-/// Runs a program on some input and waits for what it says; its standard error is ours.
+/// Runs a program on some input and returns its output; its standard error goes to ours.
 fn answer(path: &Path, arguments: &[&str], input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Ended> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut command = program(path, folder);
@@ -137,7 +137,7 @@ fn answer(path: &Path, arguments: &[&str], input: Vec<u8>, timeout: Duration) ->
     let mut child = command.spawn().map_err(Ended::Io)?;
     let spoke = talk(&mut child, input, timeout);
     if spoke.is_err() {
-        // It may have ended by itself.
+        // Ignore the error: the program may have ended by itself.
         let _ = child.kill();
     }
     let status = child.wait().map_err(Ended::Io)?;
@@ -152,12 +152,12 @@ fn talk(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>,
     thread::Builder::new()
         .name("portcullis-native".to_owned())
         .spawn(move || {
-            // A program that does not read its call is told by what it answers.
+            // Ignore the error: a program that does not read its call is judged by its answer.
             let _ = stdin.write_all(&input);
             drop(stdin);
             let mut output = Vec::new();
             let read = stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output);
-            // Nobody waits for an answer that comes too late.
+            // Ignore the error: after a time-out no receiver is left.
             let _ = sender.send(read.map(|_| output));
         })
         .map_err(Ended::Io)?;
@@ -167,7 +167,7 @@ fn talk(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>,
     }
 }
 
-/// What a program's frames come to. Progress is passed on as they are read.
+/// The outcome of a program's frames. Progress is printed only after the program has ended.
 fn outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
     let mut last = None;
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {

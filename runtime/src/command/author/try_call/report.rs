@@ -1,5 +1,5 @@
-//! What an author is shown of a call: the answer as `call` shows it, and around it what the tool was granted,
-//! what came of it, and what it lacked.
+//! The report on a tried call for its author: the answer as `call` shows it, and around it the grant, the
+//! outcome, and the refusal.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -19,18 +19,18 @@ use crate::{
     },
 };
 
-/// A call that was tried.
+/// A tried call.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) result: ToolResult,
-    /// What the policy gave; none natively, where nothing is withheld.
+    /// The policy's grant; none natively, where nothing is withheld.
     pub(super) grant: Option<Grant>,
     pub(super) refusal: Option<Refusal>,
-    /// What the tool wrote to its standard error; natively that goes there by itself.
+    /// The tool's standard error; natively it goes to ours directly.
     pub(super) said: Option<String>,
 }
 
-/// What the policy gives to the tool.
+/// The policy's grant to the tool.
 #[derive(Debug, Serialize)]
 pub(super) struct Grant {
     profile: String,
@@ -55,7 +55,7 @@ impl Grant {
     }
 }
 
-/// The answer for programs: that of `call --json`, and what is said around it.
+/// The answer for programs: that of `call --json`, with grant and refusal.
 #[derive(Serialize)]
 struct JsonAnswer<'a> {
     #[serde(flatten)]
@@ -82,7 +82,7 @@ struct JsonLines<'a> {
     lines: &'a [String],
 }
 
-/// Shows it, and tells what the process exits with.
+/// Shows the report and returns the exit code.
 pub(super) fn show(attempt: &Attempt, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
     let result = &attempt.result;
     let confinement = match attempt.grant {
@@ -124,7 +124,7 @@ fn json_refusal(refusal: &Refusal) -> JsonRefusal<'_> {
     }
 }
 
-/// What stands before the answer.
+/// The lines before the answer.
 fn before(attempt: &Attempt, confinement: Confinement) -> String {
     let mut out = String::new();
     line(&mut out, "tool", &format!("{} ({})", attempt.result.tool, confinement.as_str()));
@@ -153,7 +153,7 @@ fn before(attempt: &Attempt, confinement: Confinement) -> String {
     out
 }
 
-/// What stands behind the answer.
+/// The lines after the answer.
 fn after(attempt: &Attempt) -> String {
     let result = &attempt.result;
     let mut out = String::new();
