@@ -5,7 +5,7 @@ mod under_way;
 use std::{
     io::{self, BufRead as _, IsTerminal as _},
     process::ExitCode,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use portcullis_tools::{Caller, ToolRegistry, ToolResult, approval::ApproveAll, new_call, shell::SHELL_EXEC};
@@ -44,7 +44,7 @@ pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError>
             }
             let stdin = call::stdin_unless_terminal()?;
             let Some(cancel) = under_way.command() else { return Ok(INTERRUPTED) };
-            Ok(end(&exec(&registry, &cancel, &options.command.join(" "), stdin).await))
+            Ok(end(&exec(&registry, &cancel, &options.command.join(" "), stdin).await?))
         });
         runtime.shutdown_background();
         code
@@ -52,19 +52,26 @@ pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError>
     Ok(ExitCode::from(code.unwrap_or(INTERRUPTED)))
 }
 
+/// The first error of writing a command's output.
+type Unwritten = Arc<Mutex<Option<CliError>>>;
+
 /// The caller of the commands. It approves of all: the person has typed them.
-fn caller(cancel: CancellationToken) -> Caller {
+fn caller(cancel: CancellationToken, unwritten: &Unwritten) -> Caller {
     let mut caller = Caller::new(CLI_ID, RUN);
     caller.cancel = cancel;
     caller.approver = Some(Arc::new(ApproveAll));
-    caller.on_update = Some(Arc::new(|partial: ToolOutput| {
+    let unwritten = Arc::clone(unwritten);
+    caller.on_update = Some(Arc::new(move |partial: ToolOutput| {
         let shown = text::of_content(&partial.content);
-        // Write errors are ignored: the command goes on without a reader.
-        let _ = if stream::stdout_is_terminal() {
+        let written = if stream::stdout_is_terminal() {
             stream::answer(&text::for_terminal(&shown))
         } else {
             stream::answer(&shown)
         };
+        // The command goes on: its effects cannot be taken back. The first error is told after its end.
+        if let Err(error) = written {
+            unwritten.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
     }));
     caller
 }
@@ -99,7 +106,7 @@ async fn by_line(
             continue;
         }
         let Some(cancel) = under_way.command() else { return Ok(interrupted(last)) };
-        last = end(&exec(registry, &cancel, line.trim_end_matches('\n'), String::new()).await);
+        last = end(&exec(registry, &cancel, line.trim_end_matches('\n'), String::new()).await?);
         if cancel.is_cancelled() && !prompts {
             return Ok(interrupted(last));
         }
@@ -112,14 +119,21 @@ fn interrupted(last: u8) -> u8 {
 }
 
 /// Runs one command. Its output, and that of earlier background jobs, has been shown when it returns.
+///
+/// # Errors
+/// Output that could not be written; the command has run.
 async fn exec(
     registry: &ToolRegistry,
     cancel: &CancellationToken,
     command: &str,
     stdin: String,
-) -> ToolResult {
+) -> Result<ToolResult, CliError> {
     let arguments = json!({ "command": command, "stdin": stdin });
-    registry.execute_with_policy(new_call(SHELL_EXEC, arguments.to_string()), &caller(cancel.clone())).await
+    let unwritten = Unwritten::default();
+    let caller = caller(cancel.clone(), &unwritten);
+    let result = registry.execute_with_policy(new_call(SHELL_EXEC, arguments.to_string()), &caller).await;
+    let lost = unwritten.lock().unwrap_or_else(PoisonError::into_inner).take();
+    lost.map_or(Ok(result), Err)
 }
 
 /// The exit code of this process for the command's end.

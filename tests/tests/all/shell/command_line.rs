@@ -44,6 +44,21 @@ fn a_person_gets_output_and_exit_code_of_a_command_as_it_is() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
+fn output_that_cannot_be_written_is_an_error() {
+    let world = World::new();
+    let ran = Command::new(portcullis_testing::binary())
+        .args(world.options())
+        .args(["shell", "--", "echo hi; touch made"])
+        .stdout(fs::File::options().write(true).open("/dev/full").expect("opens"))
+        .output()
+        .expect("starts");
+    assert_eq!(ran.status.code(), Some(1), "{}", stderr(&ran));
+    assert!(stderr(&ran).contains("cannot write to standard output"), "{}", stderr(&ran));
+    assert!(world.shared("made").exists(), "the command runs to its end");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
 fn a_person_sees_what_jobs_write_after_their_command() {
     let world = World::new();
     let list = world.root().join("list");
