@@ -206,77 +206,42 @@ impl<'de> Deserialize<'de> for Outcome {
     }
 }
 
-/// The kind of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Event {
-    /// Written before the call runs.
-    Begin,
-    /// Written after the call, or instead of its run.
-    End,
-    /// No call: written before a tool of a module is pinned.
-    Approve,
-    /// No call: written before a pin is withdrawn.
-    Revoke,
-}
-
-impl Event {
-    /// The word in the row.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Begin => "begin",
-            Self::End => "end",
-            Self::Approve => "approve",
-            Self::Revoke => "revoke",
-        }
+portcullis_types::words! {
+    /// The kind of a row.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Event {
+        /// Written before the call runs.
+        Begin = "begin",
+        /// Written after the call, or instead of its run.
+        End = "end",
+        /// No call: written before a tool of a module is pinned.
+        Approve = "approve",
+        /// No call: written before a pin is withdrawn.
+        Revoke = "revoke",
     }
 }
 
-/// The confinement of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Confinement {
-    /// The WASM sandbox, with the kernel behind it.
-    #[serde(rename = "wasm")]
-    Wasm,
-    /// The sessions of a shell sidecar; the row's posture tells the layers.
-    #[serde(rename = "shell")]
-    Shell,
-    /// None: it is host code.
-    #[serde(rename = "native, unconfined")]
-    Native,
-}
-
-impl Confinement {
-    /// The words in the row.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Wasm => "wasm",
-            Self::Shell => "shell",
-            Self::Native => "native, unconfined",
-        }
+portcullis_types::words! {
+    /// The confinement of a tool.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Confinement {
+        /// The WASM sandbox, with the kernel behind it.
+        Wasm = "wasm",
+        /// The sessions of a shell sidecar; the row's posture tells the layers.
+        Shell = "shell",
+        /// None: it is host code.
+        Native = "native, unconfined",
     }
 }
 
-/// The policy's decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// The call may run.
-    Allow,
-    /// The call may not run.
-    Deny,
-}
-
-impl Verdict {
-    /// The word in the row.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
+portcullis_types::words! {
+    /// The policy's decision.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Verdict {
+        /// The call may run.
+        Allow = "allow",
+        /// The call may not run.
+        Deny = "deny",
     }
 }
 
@@ -300,27 +265,16 @@ pub struct Subject {
     pub value: Text,
 }
 
-/// The kind of a subject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SubjectKind {
-    /// A guest path.
-    Path,
-    /// An address.
-    Url,
-    /// A shell command.
-    Command,
-}
-
-impl SubjectKind {
-    /// The word in the row.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Path => "path",
-            Self::Url => "url",
-            Self::Command => "command",
-        }
+portcullis_types::words! {
+    /// The kind of a subject.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum SubjectKind {
+        /// A guest path.
+        Path = "path",
+        /// An address.
+        Url = "url",
+        /// A shell command.
+        Command = "command",
     }
 }
 

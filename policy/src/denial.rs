@@ -19,80 +19,55 @@ pub struct Denial {
     pub hint: String,
 }
 
-macro_rules! denial_codes {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// The stable codes of denials. Other crates raise those of links, special files, approvals and
-        /// hooks; they are listed here so that there is one list.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        pub enum DenialCode {
-            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
-        }
-
-        impl DenialCode {
-            /// All codes.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// The stable name, as in JSON and audit rows.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
-denial_codes! {
-    /// `..` leads out of the mount.
-    PathEscapesMount = "path_escapes_mount",
-    /// The path is below no mount of the policy.
-    UnknownMount = "unknown_mount",
-    /// The tool's profile does not grant the path's mount.
-    MountNotGranted = "mount_not_granted",
-    /// The tool's profile grants the path's mount for reading only.
-    MountReadOnly = "mount_read_only",
-    /// The path is protected: no tool writes it.
-    ProtectedPath = "protected_path",
-    /// A link leads out of the mount. Raised where files are opened.
-    LinkEscapesMount = "link_escapes_mount",
-    /// The path is a FIFO, a socket or a device. Raised where files are opened.
-    SpecialFile = "special_file",
-    /// The file has hard links: the call would change or read it under its other names too. Raised where
-    /// files are opened.
-    HardLink = "hard_link",
-    /// A file may be a hard link to a private one: there are too many private files to compare, or they could
-    /// not be looked at in time. Raised where files are opened.
-    LinksUnknown = "links_unknown",
-    /// The tool has `enabled = false`.
-    ToolDisabled = "tool_disabled",
-    /// The tool's module or its declarations differ from what the operator approved.
-    ModuleChanged = "module_changed",
-    /// A native tool of an embedder, not enabled by name.
-    NativeNotEnabled = "native_not_enabled",
-    /// The policy has `approval = "deny"` for the tool.
-    ApprovalDenied = "approval_denied",
-    /// A person was asked and said no. Raised where people are asked.
-    ApprovalRefused = "approval_refused",
-    /// There is no approver, or asking failed. Raised where people are asked.
-    ApprovalUnavailable = "approval_unavailable",
-    /// No answer came in time. Raised where people are asked.
-    ApprovalTimedOut = "approval_timed_out",
-    /// A hook of the embedding program refuses the call. Raised where hooks are asked.
-    HookRefused = "hook_refused",
-    /// No profile grants network access.
-    EgressNotGranted = "egress_not_granted",
-    /// The policy grants no shell, or none to this tool.
-    CommandsNotGranted = "commands_not_granted",
-    /// The policy's shell has `enabled = false`.
-    ShellDisabled = "shell_disabled",
-    /// A rule of the policy's shell refuses the command.
-    CommandDenied = "command_denied",
-}
-
-impl fmt::Display for DenialCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+portcullis_types::words! {
+    /// The stable codes of denials. Other crates raise those of links, special files, approvals and
+    /// hooks; they are listed here so that there is one list.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    pub enum DenialCode {
+        /// `..` leads out of the mount.
+        PathEscapesMount = "path_escapes_mount",
+        /// The path is below no mount of the policy.
+        UnknownMount = "unknown_mount",
+        /// The tool's profile does not grant the path's mount.
+        MountNotGranted = "mount_not_granted",
+        /// The tool's profile grants the path's mount for reading only.
+        MountReadOnly = "mount_read_only",
+        /// The path is protected: no tool writes it.
+        ProtectedPath = "protected_path",
+        /// A link leads out of the mount. Raised where files are opened.
+        LinkEscapesMount = "link_escapes_mount",
+        /// The path is a FIFO, a socket or a device. Raised where files are opened.
+        SpecialFile = "special_file",
+        /// The file has hard links: the call would change or read it under its other names too. Raised where
+        /// files are opened.
+        HardLink = "hard_link",
+        /// A file may be a hard link to a private one: there are too many private files to compare, or they could
+        /// not be looked at in time. Raised where files are opened.
+        LinksUnknown = "links_unknown",
+        /// The tool has `enabled = false`.
+        ToolDisabled = "tool_disabled",
+        /// The tool's module or its declarations differ from what the operator approved.
+        ModuleChanged = "module_changed",
+        /// A native tool of an embedder, not enabled by name.
+        NativeNotEnabled = "native_not_enabled",
+        /// The policy has `approval = "deny"` for the tool.
+        ApprovalDenied = "approval_denied",
+        /// A person was asked and said no. Raised where people are asked.
+        ApprovalRefused = "approval_refused",
+        /// There is no approver, or asking failed. Raised where people are asked.
+        ApprovalUnavailable = "approval_unavailable",
+        /// No answer came in time. Raised where people are asked.
+        ApprovalTimedOut = "approval_timed_out",
+        /// A hook of the embedding program refuses the call. Raised where hooks are asked.
+        HookRefused = "hook_refused",
+        /// No profile grants network access.
+        EgressNotGranted = "egress_not_granted",
+        /// The policy grants no shell, or none to this tool.
+        CommandsNotGranted = "commands_not_granted",
+        /// The policy's shell has `enabled = false`.
+        ShellDisabled = "shell_disabled",
+        /// A rule of the policy's shell refuses the command.
+        CommandDenied = "command_denied",
     }
 }
 

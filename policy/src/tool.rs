@@ -56,27 +56,17 @@ pub enum ToolOrigin {
     ForeignModule,
 }
 
-/// A tool's standing: whether its module and its declarations are those that `portcullis tool approve`
-/// pinned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Standing {
-    /// Nothing is pinned under the tool's name. Holds for every tool that is not a foreign module.
-    Unpinned,
-    /// The tool equals what is pinned.
-    Approved,
-    /// The tool differs from what is pinned: calls are refused until it is approved again.
-    Quarantined,
-}
-
-impl Standing {
-    /// The name used in listings.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unpinned => "unpinned",
-            Self::Approved => "approved",
-            Self::Quarantined => "quarantined",
-        }
+portcullis_types::words! {
+    /// A tool's standing: whether its module and its declarations are those that `portcullis tool approve`
+    /// pinned.
+    #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Standing {
+        /// Nothing is pinned under the tool's name. Holds for every tool that is not a foreign module.
+        Unpinned = "unpinned",
+        /// The tool equals what is pinned.
+        Approved = "approved",
+        /// The tool differs from what is pinned: calls are refused until it is approved again.
+        Quarantined = "quarantined",
     }
 }
 

@@ -1,52 +1,22 @@
 //! The start-up envelope of a runner. The command line makes one from its options; a program that receives
 //! one as text reads it with [`RunnerBootstrapEnvelope::from_json`].
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The isolation of the runner itself. Each tier may have a section in the policy, which may only take away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxTier {
-    /// A process on the operator's machine.
-    #[default]
-    Process,
-    /// A container.
-    Container,
-    /// A dedicated virtual machine.
-    MicroVm,
-}
-
-impl SandboxTier {
-    /// All tiers.
-    pub const ALL: [Self; 3] = [Self::Process, Self::Container, Self::MicroVm];
-
-    /// The name used in policy files and on the command line.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Process => "process",
-            Self::Container => "container",
-            Self::MicroVm => "micro_vm",
-        }
-    }
-}
-
-impl fmt::Display for SandboxTier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for SandboxTier {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|tier| tier.as_str() == text).ok_or_else(|| {
-            format!("unknown sandbox tier `{text}`: expected `process`, `container` or `micro_vm`")
-        })
+crate::words! {
+    /// The isolation of the runner itself. Each tier may have a section in the policy, which may only take away.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum SandboxTier as "sandbox tier" {
+        /// A process on the operator's machine.
+        #[default]
+        Process = "process",
+        /// A container.
+        Container = "container",
+        /// A dedicated virtual machine.
+        MicroVm = "micro_vm",
     }
 }
 

@@ -4,65 +4,35 @@ use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// The kinds of [`ToolError`]; callers match on these, never on text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ToolErrorKind {
-    /// The arguments do not fit the tool.
-    InvalidArguments,
-    /// No such tool, or the tool did not find its subject.
-    NotFound,
-    /// The tool reports a failure, or crashed.
-    Failed,
-    /// A memory, output, queue or other limit was reached.
-    ResourceLimit,
-    /// Too many calls in the last minute.
-    RateLimited,
-    /// The caller cancelled the call.
-    Cancelled,
-    /// A fault on our side. Its cause is for the operator; the model gets one generic sentence.
-    Internal,
-    /// Policy or approval refused the call.
-    Denied,
-    /// The deadline passed.
-    Timeout,
-    /// Something that the tool needs to run safely is missing.
-    Unavailable,
+crate::words! {
+    /// The kinds of [`ToolError`]; callers match on these, never on text.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[non_exhaustive]
+    pub enum ToolErrorKind {
+        /// The arguments do not fit the tool.
+        InvalidArguments = "invalid_arguments",
+        /// No such tool, or the tool did not find its subject.
+        NotFound = "not_found",
+        /// The tool reports a failure, or crashed.
+        Failed = "failed",
+        /// A memory, output, queue or other limit was reached.
+        ResourceLimit = "resource_limit",
+        /// Too many calls in the last minute.
+        RateLimited = "rate_limited",
+        /// The caller cancelled the call.
+        Cancelled = "cancelled",
+        /// A fault on our side. Its cause is for the operator; the model gets one generic sentence.
+        Internal = "internal",
+        /// Policy or approval refused the call.
+        Denied = "denied",
+        /// The deadline passed.
+        Timeout = "timeout",
+        /// Something that the tool needs to run safely is missing.
+        Unavailable = "unavailable",
+    }
 }
 
 impl ToolErrorKind {
-    /// All kinds.
-    pub const ALL: [Self; 10] = [
-        Self::InvalidArguments,
-        Self::NotFound,
-        Self::Failed,
-        Self::ResourceLimit,
-        Self::RateLimited,
-        Self::Cancelled,
-        Self::Internal,
-        Self::Denied,
-        Self::Timeout,
-        Self::Unavailable,
-    ];
-
-    /// The stable name, as in JSON and audit rows.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidArguments => "invalid_arguments",
-            Self::NotFound => "not_found",
-            Self::Failed => "failed",
-            Self::ResourceLimit => "resource_limit",
-            Self::RateLimited => "rate_limited",
-            Self::Cancelled => "cancelled",
-            Self::Internal => "internal",
-            Self::Denied => "denied",
-            Self::Timeout => "timeout",
-            Self::Unavailable => "unavailable",
-        }
-    }
-
     /// The exit code of the command line: 3 for a denial, 4 for a time-out, 5 for unavailable, else 1.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
@@ -72,12 +42,6 @@ impl ToolErrorKind {
             Self::Unavailable => 5,
             _ => 1,
         }
-    }
-}
-
-impl fmt::Display for ToolErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

@@ -38,6 +38,7 @@ mod profile;
 mod role;
 mod schema;
 mod tool;
+mod words;
 
 pub use args::ToolArgs;
 pub use bootstrap::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
@@ -69,3 +70,6 @@ pub use tool::{DEFAULT_TIMEOUT, SafetyTier, Tool, ToolPolicy};
 pub use async_trait::async_trait;
 /// Re-exported, so that users of [`ToolContext::cancel`] need no further dependency.
 pub use tokio_util::sync::CancellationToken;
+
+#[doc(hidden)]
+pub use words::unknown_word;

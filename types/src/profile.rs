@@ -17,37 +17,25 @@ use thiserror::Error;
 
 use crate::JsonSchema;
 
-/// A dialect of a provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SchemaProfile {
-    /// The Model Context Protocol takes draft 2020-12: the normal form, unchanged.
-    Mcp,
-    /// OpenAI's strict mode: every property is required, an optional one may be null instead, unknown ones
-    /// are refused. Maps, values of any kind and defaults are not supported.
-    OpenAiStrict,
-    /// Gemini's subset of OpenAPI: no unions, no references. A union of objects becomes one object whose
-    /// description says which fields go together; other unions are refused.
-    Gemini,
-    /// Anthropic's strict tool use: unknown properties are refused; bounds go into the description. Maps,
-    /// values of any kind and recursion are not supported.
-    Anthropic,
+crate::words! {
+    /// A dialect of a provider.
+    #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum SchemaProfile {
+        /// The Model Context Protocol takes draft 2020-12: the normal form, unchanged.
+        Mcp = "mcp",
+        /// OpenAI's strict mode: every property is required, an optional one may be null instead, unknown ones
+        /// are refused. Maps, values of any kind and defaults are not supported.
+        OpenAiStrict = "openai_strict",
+        /// Gemini's subset of OpenAPI: no unions, no references. A union of objects becomes one object whose
+        /// description says which fields go together; other unions are refused.
+        Gemini = "gemini",
+        /// Anthropic's strict tool use: unknown properties are refused; bounds go into the description. Maps,
+        /// values of any kind and recursion are not supported.
+        Anthropic = "anthropic",
+    }
 }
 
 impl SchemaProfile {
-    /// All dialects.
-    pub const ALL: [Self; 4] = [Self::Mcp, Self::OpenAiStrict, Self::Gemini, Self::Anthropic];
-
-    /// The stable name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Mcp => "mcp",
-            Self::OpenAiStrict => "openai_strict",
-            Self::Gemini => "gemini",
-            Self::Anthropic => "anthropic",
-        }
-    }
-
     /// Translates a schema in normal form.
     ///
     /// # Errors

@@ -1,33 +1,15 @@
 //! Roles: which arguments are paths, addresses or commands, for the policy.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
-/// The use of a mount or a path. `Write` includes reading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Access {
-    /// Reading and listing.
-    Read,
-    /// Reading, creating, changing and deleting.
-    Write,
-}
-
-impl Access {
-    /// The name used in policy files and audit rows.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        }
-    }
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+crate::words! {
+    /// The use of a mount or a path. `Write` includes reading.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum Access {
+        /// Reading and listing.
+        Read = "read",
+        /// Reading, creating, changing and deleting.
+        Write = "write",
     }
 }
 

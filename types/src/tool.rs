@@ -1,6 +1,6 @@
 //! The trait [`Tool`] and the safety tiers. The policy decides which calls are allowed.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -81,48 +81,18 @@ pub trait Tool: Send + Sync {
     }
 }
 
-/// The danger of a tool; decides its default profile and approval (specification 004, "Safety Tiers").
-///
-/// Ordered from harmless to dangerous: the stricter of two tiers is their maximum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SafetyTier {
-    /// No side effects.
-    ReadOnly,
-    /// Changes state within the sandbox.
-    SideEffecting,
-    /// High-risk operations.
-    Privileged,
-}
-
-impl SafetyTier {
-    /// All tiers, from harmless to dangerous.
-    pub const ALL: [Self; 3] = [Self::ReadOnly, Self::SideEffecting, Self::Privileged];
-
-    /// The name used in policy files, audit rows and declarations.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "read_only",
-            Self::SideEffecting => "side_effecting",
-            Self::Privileged => "privileged",
-        }
-    }
-}
-
-impl fmt::Display for SafetyTier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for SafetyTier {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|tier| tier.as_str() == text).ok_or_else(|| {
-            format!("unknown tier `{text}`: expected `read_only`, `side_effecting` or `privileged`")
-        })
+crate::words! {
+    /// The danger of a tool; decides its default profile and approval (specification 004, "Safety Tiers").
+    ///
+    /// Ordered from harmless to dangerous: the stricter of two tiers is their maximum.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum SafetyTier as "tier" {
+        /// No side effects.
+        ReadOnly = "read_only",
+        /// Changes state within the sandbox.
+        SideEffecting = "side_effecting",
+        /// High-risk operations.
+        Privileged = "privileged",
     }
 }
 

@@ -1,7 +1,5 @@
 //! [`EventFormat`]: converts events to JSON; [`EventForm`] selects a format.
 
-use std::{fmt, str::FromStr};
-
 use portcullis_agent::AgentEvent;
 use serde_json::Value;
 use thiserror::Error;
@@ -19,31 +17,20 @@ pub trait EventFormat: Send {
     }
 }
 
-/// The available event formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EventForm {
-    /// Of specification 000: [`Everruns`].
-    Everruns,
-    /// Of specification 002: [`Yoagent`].
-    Yoagent,
-    /// Of specification 003: [`Hsafa`].
-    Hsafa,
+portcullis_types::words! {
+    /// The available event formats.
+    #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum EventForm {
+        /// Of specification 000: [`Everruns`].
+        Everruns = "everruns",
+        /// Of specification 002: [`Yoagent`].
+        Yoagent = "yoagent",
+        /// Of specification 003: [`Hsafa`].
+        Hsafa = "hsafa",
+    }
 }
 
 impl EventForm {
-    /// All formats.
-    pub const ALL: [Self; 3] = [Self::Everruns, Self::Yoagent, Self::Hsafa];
-
-    /// The name on the command line.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Everruns => "everruns",
-            Self::Yoagent => "yoagent",
-            Self::Hsafa => "hsafa",
-        }
-    }
-
     /// Creates the format's state for one run.
     #[must_use]
     pub fn begin(self) -> Box<dyn EventFormat> {
@@ -52,12 +39,6 @@ impl EventForm {
             Self::Yoagent => Box::new(Yoagent::default()),
             Self::Hsafa => Box::new(Hsafa::default()),
         }
-    }
-}
-
-impl fmt::Display for EventForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

@@ -1,40 +1,28 @@
 //! [`ProviderSettings`]: the model, its address, and the limits of an answer.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{str::FromStr, time::Duration};
 
 use url::{Host, Url};
 
 use super::ApiKey;
 use crate::{ProviderError, ProviderErrorKind};
 
-/// A provider's protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ProviderKind {
-    /// OpenAI's chat completions, which most servers speak: llama.cpp, vLLM, LM Studio, gateways.
-    OpenAi,
-    /// Anthropic's Messages API.
-    Anthropic,
-    /// Google's Gemini API.
-    Gemini,
-    /// Ollama's own chat API.
-    Ollama,
+portcullis_types::words! {
+    /// A provider's protocol.
+    #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum ProviderKind {
+        /// OpenAI's chat completions, which most servers speak: llama.cpp, vLLM, LM Studio, gateways.
+        OpenAi = "openai",
+        /// Anthropic's Messages API.
+        Anthropic = "anthropic",
+        /// Google's Gemini API.
+        Gemini = "gemini",
+        /// Ollama's own chat API.
+        Ollama = "ollama",
+    }
 }
 
 impl ProviderKind {
-    /// All kinds.
-    pub const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Ollama];
-
-    /// The name in settings.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OpenAi => "openai",
-            Self::Anthropic => "anthropic",
-            Self::Gemini => "gemini",
-            Self::Ollama => "ollama",
-        }
-    }
-
     /// The provider's address, unless the settings name another.
     #[must_use]
     pub const fn default_base_url(self) -> &'static str {
@@ -56,12 +44,6 @@ impl ProviderKind {
             Self::Gemini => Some("GEMINI_API_KEY"),
             Self::Ollama => None,
         }
-    }
-}
-
-impl fmt::Display for ProviderKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

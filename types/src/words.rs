@@ -1,0 +1,80 @@
+//! [`words!`](crate::words!): enums whose variants are words in files, in rows and on the command line.
+
+/// Declares an enum with one word for each variant: `ALL`, `as_str` and [`Display`](std::fmt::Display) come with it, and
+/// serde's derives, where the enum has them, use the word.
+///
+/// With `as "noun"` behind the enum's name it also has [`FromStr`](std::str::FromStr), whose error names the noun and
+/// all words.
+///
+/// ```
+/// portcullis_types::words! {
+///     /// Answers.
+///     #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+///     pub enum Answer as "answer" {
+///         /// It may.
+///         Yes = "yes",
+///         /// It may not.
+///         No = "no",
+///     }
+/// }
+/// assert_eq!((Answer::ALL, Answer::Yes.to_string()), ([Answer::Yes, Answer::No], "yes".to_owned()));
+/// assert_eq!("no".parse(), Ok(Answer::No));
+/// assert_eq!("maybe".parse::<Answer>().unwrap_err(), "unknown answer `maybe`: expected `yes` or `no`");
+/// ```
+#[macro_export]
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $name:ident $(as $noun:literal)? {
+            $($(#[$of_variant:meta])* $variant:ident = $word:literal,)+
+        }
+    ) => {
+        $(#[$meta])*
+        $vis enum $name {
+            $($(#[$of_variant])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// All variants, in the order of their declaration.
+            $vis const ALL: [Self; [$($word,)+].len()] = [$(Self::$variant,)+];
+
+            /// The stable word.
+            #[must_use]
+            $vis const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        $(
+            impl ::std::str::FromStr for $name {
+                type Err = ::std::string::String;
+
+                fn from_str(text: &str) -> ::std::result::Result<Self, Self::Err> {
+                    let found = Self::ALL.into_iter().find(|it| it.as_str() == text);
+                    found.ok_or_else(|| $crate::unknown_word($noun, text, &Self::ALL.map(Self::as_str)))
+                }
+            }
+        )?
+    };
+}
+
+/// The message about a word that is none of these. For [`words!`](crate::words!).
+#[doc(hidden)]
+#[must_use]
+pub fn unknown_word(noun: &str, text: &str, words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    let expected = match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    };
+    format!("unknown {noun} `{text}`: expected {expected}")
+}
