@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use portcullis_types::{Message, ToolEvent, ToolResult};
+use serde::{Deserialize, Serialize};
 
 use super::{ProviderErrorKind, StopReason, Usage};
 
 /// One event of a run. Events are for information; the history and the audit log are the record.
 ///
 /// Exhaustive, so that a new event does not compile until each event format maps it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "data", rename_all = "snake_case")]
 pub enum AgentEvent {
     /// The run starts.
     AgentStart {
@@ -88,7 +90,8 @@ impl AgentEvent {
 }
 
 /// How a run ended. Exhaustive for the same reason as [`AgentEvent`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentEnd {
     /// With the model's final answer.
     Answer {
@@ -124,4 +127,34 @@ pub enum AgentEnd {
         /// Message for the operator.
         message: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::{ToolCall, ToolError};
+
+    use super::*;
+
+    #[test]
+    fn events_are_written_and_read_again() {
+        let call = ToolCall { id: "c".into(), tool: "t".into(), arguments: "{}".into() };
+        let result = ToolResult::without_run(call, ToolError::cancelled("given up"));
+        for event in [
+            AgentEvent::AgentStart { agent_id: "a".into(), run_id: "r".into() },
+            AgentEvent::Tool(ToolEvent::Pending { call_id: "c".into() }),
+            AgentEvent::ToolEnd { result: Arc::new(result) },
+            AgentEvent::TurnEnd {
+                iteration: 1,
+                stop: StopReason::Other("odd".into()),
+                usage: Some(Usage { input_tokens: 1, output_tokens: 2 }),
+            },
+            AgentEvent::AgentEnd { end: AgentEnd::Cancelled },
+            AgentEvent::AgentEnd {
+                end: AgentEnd::Provider { kind: ProviderErrorKind::Server, message: "m".into() },
+            },
+        ] {
+            let written = serde_json::to_string(&event).expect("encodes");
+            assert_eq!(serde_json::from_str::<AgentEvent>(&written).expect("decodes"), event);
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::{error::Error, fmt, pin::Pin, sync::Arc};
 
 use futures_util::Stream;
 use portcullis_types::{CancellationToken, FunctionDecl, Message, async_trait};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The stream of a model's answer. It ends with [`Delta::End`] or with an error. A stream that ends without
@@ -85,7 +85,8 @@ pub struct ToolCallDelta {
 }
 
 /// Why an answer ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The model is done.
     Stop,
@@ -100,7 +101,7 @@ pub enum StopReason {
 }
 
 /// Tokens of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of the request.
     pub input_tokens: u64,
@@ -109,7 +110,7 @@ pub struct Usage {
 }
 
 /// Kind of failure of a [`ProviderError`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProviderErrorKind {

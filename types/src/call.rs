@@ -19,7 +19,7 @@ pub struct ToolCall {
 }
 
 /// The result of a call. Its audit row is written before a caller sees it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The call.
     pub call_id: String,
@@ -35,7 +35,8 @@ pub struct ToolResult {
     /// The size of the whole result before anything was cut, in bytes: content of every kind, data, and
     /// details of a foreign tool.
     pub original_bytes: u64,
-    /// The time from the request to the row, without the wait for an approver.
+    /// The time from the request to the row, without the wait for an approver; written as whole microseconds.
+    #[serde(rename = "duration_us", with = "crate::micros")]
     pub duration: Duration,
 }
 
@@ -73,5 +74,27 @@ impl ToolResult {
         }
         let id = self.details["output_id"].as_str().filter(|_| self.truncated)?;
         Some(format!("[the whole output: `output_read` with `call_id` \"{id}\"]"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_written_and_read_again() {
+        let call = ToolCall { id: "c".into(), tool: "t".into(), arguments: "{}".into() };
+        let refused = ToolResult::without_run(call, ToolError::denied("no"));
+        let done = ToolResult {
+            outcome: Ok(ToolOutput::text("yes")),
+            details: serde_json::json!({"n": 1}),
+            original_bytes: 3,
+            duration: Duration::from_micros(1_500),
+            ..refused.clone()
+        };
+        for result in [refused, done] {
+            let written = serde_json::to_string(&result).expect("encodes");
+            assert_eq!(serde_json::from_str::<ToolResult>(&written).expect("decodes"), result);
+        }
     }
 }

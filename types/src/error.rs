@@ -49,13 +49,34 @@ impl ToolErrorKind {
 ///
 /// [`Display`](fmt::Display) shows the model's message. [`ToolError::operator_detail`] is for the operator
 /// alone and is never serialised.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
 pub struct ToolError {
     kind: ToolErrorKind,
     code: Cow<'static, str>,
     message: String,
     hint: Option<String>,
+    #[serde(skip)]
     operator_detail: Option<String>,
+}
+
+/// An error as it is read. What is internal has the one sentence, whatever was written there.
+#[derive(Deserialize)]
+struct Stored {
+    kind: ToolErrorKind,
+    code: String,
+    message: String,
+    hint: Option<String>,
+}
+
+impl From<Stored> for ToolError {
+    fn from(Stored { kind, code, message, hint }: Stored) -> Self {
+        let message = match kind {
+            ToolErrorKind::Internal => Self::INTERNAL_MESSAGE.to_owned(),
+            _ => message,
+        };
+        Self { kind, code: code.into(), message, hint, operator_detail: None }
+    }
 }
 
 impl ToolError {
@@ -275,6 +296,18 @@ mod tests {
             assert_eq!(error.message(), ToolError::INTERNAL_MESSAGE);
             assert_eq!(error.operator_detail(), Some("password is hunter2"));
         }
+    }
+
+    #[test]
+    fn an_error_is_written_and_read_again_without_its_detail() {
+        let denied = ToolError::denied("no").with_code("mount_read_only").with_hint("elsewhere");
+        let written =
+            serde_json::to_string(&denied.clone().with_operator_detail("hunter2")).expect("encodes");
+        assert!(!written.contains("hunter2"), "{written}");
+        assert_eq!(serde_json::from_str::<ToolError>(&written).expect("decodes"), denied);
+        let forged = r#"{"kind": "internal", "code": "internal", "message": "hunter2", "hint": null}"#;
+        let read: ToolError = serde_json::from_str(forged).expect("decodes");
+        assert_eq!(read.message(), ToolError::INTERNAL_MESSAGE);
     }
 
     #[test]

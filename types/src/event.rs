@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ToolErrorKind, ToolOutput};
 
 /// Receives the events of calls. Called synchronously by the pipeline; it must not block.
@@ -29,7 +31,8 @@ impl ToolEvent {
 /// One event of a call. Events only inform; the record is the audit log.
 ///
 /// Exhaustive on purpose: a format that forgets a new event must not compile.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToolEvent {
     /// The caller requested the call; there is no decision yet.
     Requested {
@@ -72,7 +75,8 @@ pub enum ToolEvent {
     Heartbeat {
         /// The call.
         call_id: String,
-        /// The time since it started.
+        /// The time since it started; written as whole microseconds.
+        #[serde(rename = "elapsed_us", with = "crate::micros")]
         elapsed: Duration,
     },
     /// The tool reports progress.
@@ -102,11 +106,54 @@ pub enum ToolEvent {
         tool: String,
         /// The error's kind; none for a result.
         error: Option<ToolErrorKind>,
-        /// The time from the request to the row, without the wait for an approver.
+        /// The time from the request to the row, without the wait for an approver; written as whole microseconds.
+        #[serde(rename = "duration_us", with = "crate::micros")]
         duration: Duration,
         /// The size of the whole result before anything was cut, in bytes.
         bytes: u64,
         /// Whether something of the result was cut or left out.
         truncated: bool,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_is_written_and_read_again() {
+        let call_id = || "c".to_owned();
+        for (event, kind) in [
+            (
+                ToolEvent::Requested { call_id: call_id(), tool: "t".into(), arguments: "{}".into() },
+                "requested",
+            ),
+            (
+                ToolEvent::ArgumentsDelta { call_id: call_id(), tool: "t".into(), delta: "{".into() },
+                "arguments_delta",
+            ),
+            (ToolEvent::ApprovalRequested { call_id: call_id() }, "approval_requested"),
+            (ToolEvent::ApprovalResolved { call_id: call_id(), approved: true }, "approval_resolved"),
+            (ToolEvent::Started { call_id: call_id(), tool: "t".into() }, "started"),
+            (ToolEvent::Heartbeat { call_id: call_id(), elapsed: Duration::from_millis(5) }, "heartbeat"),
+            (ToolEvent::Progress { call_id: call_id(), text: "half".into() }, "progress"),
+            (ToolEvent::Update { call_id: call_id(), partial: ToolOutput::text("x") }, "update"),
+            (ToolEvent::Pending { call_id: call_id() }, "pending"),
+            (
+                ToolEvent::Finished {
+                    call_id: call_id(),
+                    tool: "t".into(),
+                    error: Some(ToolErrorKind::Denied),
+                    duration: Duration::from_micros(42),
+                    bytes: 1,
+                    truncated: false,
+                },
+                "finished",
+            ),
+        ] {
+            let written = serde_json::to_value(&event).expect("encodes");
+            assert_eq!((written["type"].as_str(), written["call_id"].as_str()), (Some(kind), Some("c")));
+            assert_eq!(serde_json::from_value::<ToolEvent>(written).expect("decodes"), event);
+        }
+    }
 }

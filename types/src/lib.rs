@@ -30,6 +30,7 @@ mod executor;
 mod frame;
 mod message;
 mod meta;
+mod micros;
 mod name;
 mod output;
 mod path;
