@@ -132,7 +132,6 @@ pub enum ConfineError {
         source: io::Error,
     },
     /// Landlock refused the rules.
-    #[cfg(target_os = "linux")]
     #[error("apply landlock")]
     LandlockApply {
         /// The cause.
@@ -146,7 +145,6 @@ pub enum ConfineError {
         abi: u32,
     },
     /// The filter could not be compiled; a bug of ours.
-    #[cfg(target_os = "linux")]
     #[error("compile the seccomp filter")]
     SeccompCompile {
         /// The cause.
@@ -154,7 +152,6 @@ pub enum ConfineError {
         source: seccompiler::BackendError,
     },
     /// The kernel refused the filter.
-    #[cfg(target_os = "linux")]
     #[error("apply the seccomp filter")]
     SeccompApply {
         /// The cause.

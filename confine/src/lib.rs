@@ -41,45 +41,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("Landlock, seccomp and namespaces are Linux's: there is no build for other systems");
+
+mod canary;
+mod cgroup;
 mod error;
+mod file_tree;
+pub mod interrupt;
+mod kernel;
+mod landlock;
+mod limits;
+pub mod mounts;
+mod namespaces;
 mod posture;
+pub mod process;
 mod process_posture;
 mod rules;
-
-#[cfg(target_os = "linux")]
-mod canary;
-#[cfg(target_os = "linux")]
-mod cgroup;
-#[cfg(target_os = "linux")]
-mod file_tree;
-#[cfg(target_os = "linux")]
-pub mod interrupt;
-#[cfg(target_os = "linux")]
-mod kernel;
-#[cfg(target_os = "linux")]
-mod landlock;
-#[cfg(target_os = "linux")]
-mod limits;
-#[cfg(target_os = "linux")]
-pub mod mounts;
-#[cfg(target_os = "linux")]
-mod namespaces;
-#[cfg(target_os = "linux")]
-pub mod process;
-#[cfg(target_os = "linux")]
 mod seccomp;
-#[cfg(target_os = "linux")]
 mod sys;
-#[cfg(target_os = "linux")]
-mod thread;
-#[cfg(target_os = "linux")]
-pub mod trusted;
-
-#[cfg(not(target_os = "linux"))]
-mod disabled;
-
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod testing;
+mod thread;
+pub mod trusted;
 
 pub use error::ConfineError;
 pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Outcome, Posture};
@@ -89,11 +73,6 @@ pub use rules::{
     ProcessUser, Requirement, ThreadConfinement,
 };
 
-#[cfg(not(target_os = "linux"))]
-pub use disabled::{
-    Canary, ProvenThread, confine_current_thread, interrupt, probe_kernel, prove_on_scratch_thread,
-};
-#[cfg(target_os = "linux")]
 pub use {
     canary::Canary,
     cgroup::{ControlGroup, GroupProof, prove_group},

@@ -305,7 +305,7 @@ pub(crate) fn summarize(layer: Layer, status: &LayerStatus, detail: Option<Strin
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -27,7 +27,6 @@
 //! }
 //! ```
 #![forbid(unsafe_code)]
-#![cfg(target_os = "linux")]
 
 mod spec;
 

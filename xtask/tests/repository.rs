@@ -149,7 +149,6 @@ fn crates_depend_on_exactly_the_listed_layers() {
         let dependencies: BTreeSet<&str> = ["dependencies", "build-dependencies"]
             .iter()
             .filter_map(|section| manifest.get(*section)?.as_table())
-            .chain(targets(&manifest))
             .flat_map(|table| table.keys().map(String::as_str))
             .filter(|name| name.starts_with("portcullis"))
             .collect();
@@ -215,12 +214,6 @@ fn the_map_names_what_is_there() {
     }
     assert!(names > 180, "only {names} names were found");
     assert_none("what the map names and is not there", &missing);
-}
-
-/// The dependencies of a manifest for some targets only.
-fn targets(manifest: &Table) -> impl Iterator<Item = &Table> {
-    let targets = manifest.get("target").and_then(toml::Value::as_table);
-    targets.into_iter().flat_map(Table::values).filter_map(|target| target.get("dependencies")?.as_table())
 }
 
 #[test]

@@ -1,5 +1,4 @@
 //! Sessions as their users see them, on the real kernel, one binary for all.
-#![cfg(target_os = "linux")]
 
 mod bombs;
 mod confinement;
