@@ -95,12 +95,14 @@ impl World {
         path
     }
 
-    /// The command line's options for this world; writes the policy file.
+    /// The command line's options for this world; writes the policy file. A new state folder begins with the modules
+    /// that an earlier world has compiled, so that not every program compiles the core tools.
     ///
     /// # Panics
     /// If it cannot be written.
     #[must_use]
     pub fn options(&self) -> [OsString; 6] {
+        let _ = crate::modules::lend(&self.state());
         let [workspace, state, policy] =
             [self.workspace(), self.state(), self.policy_file()].map(OsString::from);
         ["--workspace".into(), workspace, "--state".into(), state, "--policy".into(), policy]

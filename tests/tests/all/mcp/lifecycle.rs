@@ -370,7 +370,7 @@ fn a_client_is_configured_by_paths_that_hold_anywhere() {
         server["args"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
     assert_eq!(arguments[..2], ["serve", "--workspace"]);
     assert_eq!(arguments[2], world.workspace().to_str().expect("text"));
-    assert!(!world.state().exists(), "nothing is made");
+    assert!(!world.state().join("audit.jsonl").exists(), "no registry is made");
     let unknown = portcullis(&world, &["serve", "--print-config", "emacs"]);
     assert_eq!(unknown.status.code(), Some(2));
 }
