@@ -1,5 +1,7 @@
 //! [`EventFormat`]: converts events to JSON; [`EventForm`] selects a format.
 
+use std::str::FromStr;
+
 use portcullis_agent::AgentEvent;
 use serde_json::Value;
 use thiserror::Error;
