@@ -1,11 +1,6 @@
 //! A small world for the tests: a state folder, two mounts, a folder outside, and fresh threads.
 //!
 //! Every confined thread is a new one, so that the test process stays unconfined.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "test code, which clippy.toml lets off by function only"
-)]
 
 use std::{
     fs::File,

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 /// Constants that the document gives in other words than their value, and why.
-const IN_OTHER_WORDS: [(&str, &str); 2] = [
+const IN_OTHER_WORDS: [(&str, &str); 4] = [
+    ("MAX_ENDS_BEYOND_CAPACITY", "a sum of products of another constant"),
+    ("PAUSES", "the row names the unit once for both"),
     ("BEFORE_TIMEOUT", "the row has what is left of the approval's time"),
     ("MAX_STDIN_BYTES", "the row says \"and one byte\""),
 ];
@@ -59,8 +61,8 @@ fn every_number_is_that_of_the_code() {
 }
 
 fn is_constant(name: &str) -> bool {
-    name.len() > 2
-        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    name.len() > 2 && name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(is_part)
 }
 
 /// All constants below a folder, those of tests excepted.
@@ -147,18 +149,22 @@ fn says(cell: &str, value: Value) -> bool {
     units.iter().filter(|(_, size)| count.is_multiple_of(*size)).any(|(unit, size)| {
         let wanted = format!("{}{unit}", with_commas(count / size));
         cell.match_indices(&wanted).any(|(at, _)| {
+            // Neither the end of a longer number, nor the beginning of another unit.
+            let is_number = |character: char| character.is_ascii_digit() || matches!(character, ',' | '.');
             let before = cell[..at].chars().next_back();
-            let behind = cell[at + wanted.len()..].chars().next();
-            let goes_on = |character: Option<char>| {
-                character.is_some_and(|character| {
-                    character.is_alphanumeric() || character == ',' && unit.is_empty()
-                })
-            };
-            !before
-                .is_some_and(|character| character.is_ascii_digit() || character == ',' || character == '.')
-                && !(goes_on(behind) && !matches!(behind, Some(',')))
+            !before.is_some_and(is_number) && !goes_on(unit, &cell[at + wanted.len()..])
         })
     })
+}
+
+/// Whether what stands behind a number, or behind its unit, makes another value of it.
+fn goes_on(unit: &str, rest: &str) -> bool {
+    let is_word = |text: &str| text.starts_with(char::is_alphanumeric);
+    let units = ["KiB", "MiB", "GiB", "µs", "ms", "min", "s", "h"];
+    let has_unit =
+        || units.iter().any(|unit| rest.trim_start().strip_prefix(unit).is_some_and(|rest| !is_word(rest)));
+    let has_digits = || rest.strip_prefix(',').is_some_and(is_word);
+    is_word(rest) || (unit.is_empty() && (has_unit() || has_digits()))
 }
 
 fn with_commas(count: u128) -> String {
