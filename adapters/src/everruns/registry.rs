@@ -1,8 +1,6 @@
 //! The registry's builder of specification 000, for tools of any interface.
 
-use std::path::PathBuf;
-
-use portcullis_tools::{BootstrapError, native::Capability, policy::WorkspaceSecurityPolicy};
+use portcullis_tools::{BootstrapError, native::Capability};
 
 use crate::IntoTool;
 
@@ -47,16 +45,6 @@ impl RegistryBuilder {
     /// Adds a capability's tools, except those that are already there.
     pub fn capability(self, capability: Capability) -> Self {
         Self(self.0.capability(capability))
-    }
-
-    /// Uses this policy instead of the operator's.
-    pub fn policy(self, policy: WorkspaceSecurityPolicy) -> Self {
-        Self(self.0.policy(policy))
-    }
-
-    /// Keeps state in this folder instead of the user's.
-    pub fn state(self, state: impl Into<PathBuf>) -> Self {
-        Self(self.0.state(state))
     }
 
     /// Builds the registry.

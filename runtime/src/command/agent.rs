@@ -157,8 +157,10 @@ pub(super) fn exit_code(end: &AgentEnd) -> ExitCode {
         AgentEnd::Cancelled => ExitCode::from(INTERRUPTED),
         AgentEnd::Provider { kind: ProviderErrorKind::Configuration, .. } => ExitCode::from(2),
         AgentEnd::Provider { .. } => ExitCode::from(ToolErrorKind::Unavailable.exit_code()),
-        // Every other end without an answer.
-        _ => ExitCode::FAILURE,
+        AgentEnd::MaxIterations { .. }
+        | AgentEnd::Length { .. }
+        | AgentEnd::Repeated { .. }
+        | AgentEnd::Internal { .. } => ExitCode::FAILURE,
     }
 }
 

@@ -129,8 +129,8 @@ impl Live {
             }
             AgentEvent::MessageEnd { .. } => self.end_line(state),
             AgentEvent::AgentEnd { end } => self.show_end(state, end),
-            // Starts, thoughts and ends of turns are not shown.
-            _ => {}
+            AgentEvent::AgentStart { .. } | AgentEvent::ThinkingDelta { .. } | AgentEvent::TurnEnd { .. } => {
+            }
         }
     }
 
