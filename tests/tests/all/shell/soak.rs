@@ -20,7 +20,7 @@ use portcullis_tools::{
 use portcullis_types::SandboxTier;
 use serde_json::json;
 
-use super::backends::{Held, Running, until};
+use super::backends::{Running, until};
 
 /// A generator with the same throws in every run (Knuth's MMIX constants).
 struct Dice(u64);
@@ -32,6 +32,11 @@ impl Dice {
         usize::try_from(self.0 >> 33).expect("fits") % sides
     }
 }
+
+/// Rounds after the first one: at least so many, and then until the sidecar is about as large as after the
+/// first one.
+const LEAST_ROUNDS: usize = 3;
+const MOST_ROUNDS: usize = 16;
 
 /// The number of clients, of each client's connections, and of commands per connection.
 struct Scale {
@@ -51,27 +56,27 @@ async fn clients_that_come_and_go_leave_one_effect_and_one_row() {
     let world = Arc::new(World::new());
     let sidecar = Arc::new(Running::start(&world));
     let mounts = mounts();
-    // The allocator keeps the memory of so many concurrent clients for the next round.
-    let mut given = round(&world, &sidecar, &scale, "first").await;
+    let mut given = round(&world, &sidecar, &scale, "r0").await;
     let before = sidecar.held();
-    let is_flat = |after: &[Held]| {
-        after.last().is_some_and(|after| after.resident_kib <= before.resident_kib + 8 * 1024)
-    };
     let mut after = Vec::new();
-    for name in ["second", "third", "fourth"] {
-        given.extend(round(&world, &sidecar, &scale, name).await);
+    for number in 1..=MOST_ROUNDS {
+        given.extend(round(&world, &sidecar, &scale, &format!("r{number}")).await);
         // The descriptors of a session are closed after it ends.
         until(|| sidecar.held().descriptors <= before.descriptors).await;
         let held = sidecar.held();
         assert_eq!(held.children, 0, "sessions are left");
+        let is_flat = held.resident_kib <= before.resident_kib + 8 * 1024;
         after.push(held);
-        // The peak of concurrent clients in the first round depends on the machine; a leak grows with each
-        // round.
-        if is_flat(&after) {
+        if is_flat && number >= LEAST_ROUNDS {
             break;
         }
     }
-    assert!(is_flat(&after), "{before:?} became {after:?}");
+    // The allocator keeps the memory of concurrent clients, and gives some of it back: from round to round the
+    // size goes up and down by as much as 10 MiB. A leak only adds up.
+    assert!(
+        after.last().is_some_and(|last| last.resident_kib <= before.resident_kib + 8 * 1024),
+        "{before:?} became {after:?}"
+    );
     reconcile(&world, &given);
     assert_eq!(self::mounts(), mounts, "mounts are left");
     let leftover: Vec<PathBuf> =
