@@ -70,6 +70,10 @@ pub(crate) const PROTECTED_TIME: Duration = Duration::from_secs(2);
 /// memory.
 pub(crate) const PROTECTED_FOUND: usize = 50_000;
 
+/// Bytes of protected files that one scan reads and compares, on file systems in memory, which record no time
+/// for a write through a mapping. A scan that reaches it reports itself as incomplete.
+pub(crate) const PROTECTED_CONTENT: u64 = 8 << 20;
+
 /// Folders that are remembered per mount. Each costs about a microsecond after every command, and memory.
 pub(crate) const PROTECTED_FOLDERS: usize = 20_000;
 
@@ -93,14 +97,22 @@ pub(crate) const SHORTEST_LOOK_TIME: Duration = Duration::from_millis(2);
 /// children, in which a process that ends can hide another one.
 pub(crate) const WHOLE_LOOK_TIME: Duration = Duration::from_millis(100);
 
-/// Mappings that one look reads while the processes run, which takes about 20 ms: a bomb grows meanwhile. A
-/// command with more is stopped and counted. Most programs have some hundreds; the kernel allows a process
-/// 65,530.
+/// Mappings and descriptors that one look reads while the processes run, which takes about 20 ms: a bomb grows
+/// meanwhile. A command with more is stopped and counted. Most programs have some hundreds; the kernel allows
+/// a process 65,530 mappings.
 pub(crate) const MAPPINGS_PER_LOOK: u64 = 20_000;
 
-/// Mappings that a command and its jobs may have. More take too long to count, and one thread looks at all
+/// Mappings and descriptors that a command and its jobs may have. More take too long to count, and one thread looks at all
 /// commands of a session.
 pub(crate) const MOST_MAPPINGS: u64 = 200_000;
+
+/// How long the first process of a command may be taken for our program before its `exec`, as long as it has
+/// used hardly any processor time.
+pub(crate) const UNBORN_TIME: Duration = Duration::from_secs(1);
+
+/// Looks in a row that may miss processes because others end during the look. Then the command is stopped and
+/// counted.
+pub(crate) const GAPS: u32 = 3;
 
 /// How long the count of a command with many mappings stays valid, provided that all processes of the machine
 /// share at most [`HIDDEN_GROWTH`] more than at the count. Private memory is still read at every look

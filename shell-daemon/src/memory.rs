@@ -64,8 +64,9 @@ pub(crate) struct Used {
     pub(crate) doubtful: u64,
     /// A process hides its mappings or descriptors (`PR_SET_DUMPABLE`), so it may have more.
     pub(crate) is_hidden: bool,
-    /// `bytes` minus the sum of the private pages and page tables of all processes. May be negative.
-    pub(crate) beside_private: i64,
+    /// The part of `bytes` that is neither private pages nor page tables: shared memory, and the kernel's
+    /// memory for mappings.
+    pub(crate) beside_private: u64,
     /// Set if the look is no valid count: the reason.
     pub(crate) partial: Option<Partial>,
 }
@@ -75,12 +76,12 @@ pub(crate) struct Used {
 pub(crate) enum Partial {
     /// Processes ended during the look, and may have handed more memory to others than the limit leaves.
     Lost,
-    /// There were more mappings than one look reads.
+    /// There were more mappings and descriptors than one look reads.
     TooMany,
 }
 
 impl Partial {
-    /// For a look that found `bytes`, and lost processes that had `lost` bytes.
+    /// For a look that found `bytes`, and lost processes that had `lost` bytes of addresses.
     fn of_lost(lost: u64, bytes: u64, limit: u64) -> Option<Self> {
         (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Self::Lost)
     }
@@ -96,6 +97,10 @@ pub(crate) enum Motion {
 }
 
 impl Used {
+    fn too_many() -> Self {
+        Self { partial: Some(Partial::TooMany), ..Self::default() }
+    }
+
     /// The number of bytes to compare with `limit`. Doubtful bytes are added once the doubt has lasted for
     /// [`DOUBT_TIME`], or if the total exceeds twice the limit, which counting twice cannot explain.
     pub(crate) fn settled(self, limit: u64, doubt: &mut Option<Instant>, now: Instant) -> u64 {
@@ -133,7 +138,7 @@ impl Meter {
     pub(crate) fn used(&self, processes: &[Entry], limit: u64, motion: Motion, marks: &mut Marks) -> Used {
         let most = if motion == Motion::Runs { MAPPINGS_PER_LOOK } else { MOST_MAPPINGS };
         let mut shared = Shared::new(&self.devices, marks, most);
-        let mut used = self.look(processes, limit, &mut shared);
+        let mut used = self.look(processes, limit, motion, &mut shared);
         if motion == Motion::Stopped && used.partial == Some(Partial::Lost) {
             // The lost process did not pass anything on: the others are stopped, so it was killed from
             // outside.
@@ -150,7 +155,7 @@ impl Meter {
         Used { bytes, partial: Partial::of_lost(lost, bytes, limit), ..Used::default() }
     }
 
-    fn look(&self, processes: &[Entry], limit: u64, shared: &mut Shared<'_>) -> Used {
+    fn look(&self, processes: &[Entry], limit: u64, motion: Motion, shared: &mut Shared<'_>) -> Used {
         let (mut own, lost) = Own::of_each(processes);
         let mut doubtful = Vec::new();
         // If private pages alone exceed the limit, `maps` is not read: it may be long, and a bomb grows
@@ -162,47 +167,54 @@ impl Meter {
                 return Used { bytes, ..Used::default() };
             }
         }
-        let raw = private(&own) + private(&doubtful);
-        let (mut unseen, mut is_hidden) = (0, false);
+        let (mut unseen, mut of_mappings, mut is_hidden) = (0, 0, false);
         for (entry, own) in own.iter_mut().chain(&mut doubtful) {
             match shared.add_mappings(entry) {
                 Ok(mappings) => {
                     if !entry.is_forked() {
                         self.sees.store(true, Ordering::Relaxed);
                     }
-                    own.private += mappings * MAPPING_BYTES;
-                    own.alone += mappings * MAPPING_BYTES;
+                    let bytes = mappings * MAPPING_BYTES;
+                    own.private += bytes;
+                    own.alone += bytes;
+                    of_mappings += bytes;
                 }
                 Err(Unread::Failed(error)) => {
-                    // Unreadable: count all addresses that could be shared memory.
-                    unseen += own.not_private;
+                    // Unreadable: count all addresses that could be shared memory. Where the others are
+                    // stopped, a process without memory has left none to them.
+                    if motion == Motion::Runs || entry.has_memory() {
+                        unseen += own.not_private;
+                    }
                     is_hidden |= is_refused(&error) && own.could_be_seen(entry);
                 }
-                Err(Unread::TooMany) => {
-                    return Used { partial: Some(Partial::TooMany), ..Used::default() };
-                }
+                Err(Unread::TooMany) => return Used::too_many(),
             }
-            if self.descriptors == Descriptors::Looked
-                && let Err(error) = shared.add_descriptors(entry)
-            {
-                is_hidden |= is_refused(&error) && own.could_be_seen(entry);
+            if self.descriptors == Descriptors::Looked {
+                match shared.add_descriptors(entry) {
+                    Ok(()) => {}
+                    Err(Unread::Failed(error)) => {
+                        is_hidden |= is_refused(&error) && own.could_be_seen(entry);
+                    }
+                    Err(Unread::TooMany) => return Used::too_many(),
+                }
             }
         }
         let is_hidden = is_hidden && self.sees.load(Ordering::Relaxed);
-        let used = |bytes: u64, doubtful: u64| {
+        let used = |bytes: u64, doubtful: u64, others: u64| {
             let is_doubtful = bytes <= limit && bytes.saturating_add(doubtful) > limit;
             let (bytes, doubtful) = if is_doubtful { (bytes, doubtful) } else { (bytes + doubtful, 0) };
             Used {
                 bytes,
                 doubtful,
                 is_hidden,
-                beside_private: bytes.cast_signed() - raw.cast_signed(),
+                beside_private: others + of_mappings,
                 partial: Partial::of_lost(lost, bytes, limit),
             }
         };
-        let all = private(&own) + private(&doubtful) + shared.bytes() + unseen;
+        let others = shared.bytes() + unseen;
+        let all = private(&own) + private(&doubtful) + others;
         if all <= limit {
-            return used(all, 0);
+            return used(all, 0, others);
         }
         shared.ask();
         let others = shared.bytes() + unseen;
@@ -210,9 +222,9 @@ impl Meter {
         doubtful.extend(others_doubtful);
         let all = private(&own) + private(&doubtful) + others;
         if all <= limit {
-            return used(all, 0);
+            return used(all, 0, others);
         }
-        used(others + shares(&own), shares(&doubtful))
+        used(others + shares(&own), shares(&doubtful), others)
     }
 }
 
@@ -303,14 +315,15 @@ impl Rights {
 }
 
 impl Own {
-    /// The numbers of each of these processes, and the memory of those that ended after they were listed.
-    /// These may have handed it on to processes that were not listed.
+    /// The numbers of each of these processes, and the addresses of those that ended after they were listed.
+    /// These may have handed memory on to processes that were not listed, shared memory without a page in
+    /// their tables included.
     fn of_each(processes: &[Entry]) -> (Processes, u64) {
         let (mut own, mut lost) = (Vec::new(), 0);
         for entry in processes {
             match Self::of(entry) {
                 Some(found) => own.push((*entry, found)),
-                None => lost += entry.resident_bytes,
+                None => lost += entry.virtual_bytes,
             }
         }
         (own, lost)
@@ -373,7 +386,7 @@ impl Own {
         if self.private < SMALL {
             return self.private;
         }
-        let path = format!("/proc/{}/smaps_rollup", entry.process.pid.as_raw_pid());
+        let path = format!("/proc/{}/smaps_rollup", entry.thread.as_raw_pid());
         let Ok(text) = fs::read_to_string(path) else { return self.private };
         let value = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;

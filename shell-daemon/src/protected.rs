@@ -25,6 +25,7 @@
 
 mod budget;
 mod mount;
+mod names;
 mod seen;
 
 use std::{

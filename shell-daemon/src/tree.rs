@@ -201,6 +201,8 @@ pub(crate) struct Below {
     pub(crate) living: Vec<Entry>,
     /// The number of zombies: each takes a process number and an entry in the kernel's list.
     pub(crate) ended: usize,
+    /// Processes ended all the time while these were listed, and may have hidden others.
+    pub(crate) has_gap: bool,
 }
 
 impl Below {

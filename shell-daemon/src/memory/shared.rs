@@ -47,16 +47,16 @@ pub(super) struct Shared<'a> {
     devices: &'a [u64],
     marks: &'a mut Marks,
     pieces: HashMap<Key, Piece>,
-    /// How many mappings may still be read.
-    mappings_left: u64,
+    /// How many mappings and descriptors may still be read.
+    reads_left: u64,
 }
 
-/// The reason why not all mappings of a process are known.
+/// The reason why not all mappings, or not all descriptors, of a process are known.
 #[derive(Debug)]
 pub(super) enum Unread {
     /// The process was unreadable, or ended.
     Failed(io::Error),
-    /// The look may read no more of them.
+    /// The look may read no more of them, nor of the descriptors.
     TooMany,
 }
 
@@ -76,9 +76,9 @@ struct Piece {
 }
 
 impl<'a> Shared<'a> {
-    /// For a look that may read `mappings_left` mappings in all.
-    pub(super) fn new(devices: &'a [u64], marks: &'a mut Marks, mappings_left: u64) -> Self {
-        Self { devices, marks, pieces: HashMap::new(), mappings_left }
+    /// For a look that may read `reads_left` mappings and descriptors in all.
+    pub(super) fn new(devices: &'a [u64], marks: &'a mut Marks, reads_left: u64) -> Self {
+        Self { devices, marks, pieces: HashMap::new(), reads_left }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -86,29 +86,41 @@ impl<'a> Shared<'a> {
     }
 
     /// Adds the mappings of a process, and returns how many it has.
+    ///
+    /// # Errors
+    /// [`Unread::Failed`] too for a process that has given its memory back: the kernel then shows an empty
+    /// list, and whatever was in it may belong to another process by now.
     pub(super) fn add_mappings(&mut self, entry: &Entry) -> Result<u64, Unread> {
-        let number = entry.process.pid.as_raw_pid();
-        let folder = if entry.is_headless {
-            tree::threads(entry)
-                .into_iter()
-                .find(|thread| !is_ended(thread))
-                .ok_or(io::Error::from(io::ErrorKind::NotFound))?
+        let gone = || io::Error::from(io::ErrorKind::NotFound);
+        let number = if entry.is_headless {
+            let living = tree::threads(entry).into_iter().find(|thread| !is_ended(thread));
+            living.and_then(|thread| tree::thread_number(&thread)).ok_or_else(gone)?
         } else {
-            format!("/proc/{number}").into()
+            entry.process.pid
         };
-        let mut maps = BufReader::new(File::open(folder.join("maps"))?);
+        let number = number.as_raw_pid();
+        let mut maps = BufReader::new(File::open(format!("/proc/{number}/maps"))?);
         let mut mappings = 0;
         // Read as bytes: file names need not be text.
         let mut line = Vec::new();
         while maps.read_until(b'\n', &mut line)? > 0 {
-            self.mappings_left = self.mappings_left.checked_sub(1).ok_or(Unread::TooMany)?;
+            self.take_one()?;
             mappings += 1;
             if let Some(mapping) = Mapping::parse(&line, self.devices) {
                 self.add(&mapping, number);
             }
             line.clear();
         }
+        if mappings == 0 {
+            return Err(gone().into());
+        }
         Ok(mappings)
+    }
+
+    /// Takes one mapping or descriptor from those that may still be read.
+    fn take_one(&mut self) -> Result<(), Unread> {
+        self.reads_left = self.reads_left.checked_sub(1).ok_or(Unread::TooMany)?;
+        Ok(())
     }
 
     fn add(&mut self, mapping: &Mapping, number: i32) {
@@ -123,7 +135,7 @@ impl<'a> Shared<'a> {
 
     /// Adds memory files found by descriptors, with their size in memory. Each thread may have a separate
     /// table of descriptors.
-    pub(super) fn add_descriptors(&mut self, entry: &Entry) -> io::Result<()> {
+    pub(super) fn add_descriptors(&mut self, entry: &Entry) -> Result<(), Unread> {
         let first = entry.process.pid;
         let mut folders = Vec::new();
         if !entry.is_headless {
@@ -149,6 +161,7 @@ impl<'a> Shared<'a> {
                 Err(_) => continue,
             };
             for descriptor in descriptors.flatten() {
+                self.take_one()?;
                 match fs::metadata(descriptor.path()) {
                     Ok(file) if self.devices.contains(&file.dev()) => {
                         let key = Key { device: file.dev(), inode: file.ino(), is_segment: false };
@@ -159,7 +172,7 @@ impl<'a> Shared<'a> {
                 }
             }
         }
-        refused.map_or(Ok(()), Err)
+        refused.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Asks the files for their sizes, where that is allowed (`CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`).

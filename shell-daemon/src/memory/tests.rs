@@ -43,7 +43,7 @@ fn a_look_that_lost_too_much_memory_is_no_count() {
     .unwrap();
     for _ in ["dead", "buried"] {
         assert_eq!(used(&listed, 1 << 40, Motion::Runs), Used::default());
-        let close = listed[0].resident_bytes - 1;
+        let close = listed[0].virtual_bytes - 1;
         assert_eq!(
             used(&listed, close, Motion::Runs),
             Used { partial: Some(Partial::Lost), ..Used::default() }
@@ -51,6 +51,45 @@ fn a_look_that_lost_too_much_memory_is_no_count() {
         assert_eq!(used(&listed, close, Motion::Stopped), Used::default(), "nothing goes on");
         let _ = child.wait();
     }
+}
+
+/// Whether it was listed with memory or not: the kernel shows an ended process's mappings as an empty list.
+#[test]
+fn mappings_of_a_process_that_gave_its_memory_back_are_unknown() {
+    let mut child = start("read line");
+    let listed = entries(&child, 1);
+    let mut marks = Marks::default();
+    let mut shared = Shared::new(&[], &mut marks, u64::MAX);
+    assert!(shared.add_mappings(&listed[0]).is_ok_and(|mappings| mappings > 0), "the control");
+    assert!(listed[0].has_memory());
+    child.kill().unwrap();
+    rustix::process::waitid(
+        rustix::process::WaitId::Pid(listed[0].process.pid),
+        rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+    )
+    .unwrap();
+    for _ in ["dead", "buried"] {
+        assert!(matches!(shared.add_mappings(&listed[0]), Err(Unread::Failed(_))));
+        assert!(!listed[0].has_memory());
+        let _ = child.wait();
+    }
+}
+
+/// A write to such a page gives each process a separate one, and adds nothing to the rest of the count.
+#[test]
+fn pages_that_fork_doubles_are_part_of_the_private_ones() {
+    let mut child = start("exec perl -e '$n = 40 << 20; $x = \"x\" x $n; fork; <STDIN>'");
+    let listed = entries(&child, 2);
+    if listed.iter().any(|entry| entry.virtual_bytes < 40 << 20) {
+        println!("skipped: there is no perl");
+    } else {
+        let limit = 60 << 20;
+        let both = used(&listed, limit, Motion::Runs);
+        assert!(both.bytes < limit, "{both:?}");
+        assert!(Meter::private(&listed, u64::MAX).bytes + both.beside_private > limit, "{both:?}");
+    }
+    drop(child.stdin.take());
+    child.wait().unwrap();
 }
 
 /// Works without root too: `cargo test` runs as a user that may not look at everything.
@@ -85,8 +124,10 @@ fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
     let meter = Meter::new(Descriptors::Looked).unwrap();
-    let look =
-        |most| meter.look(&listed, 1 << 40, &mut Shared::new(&meter.devices, &mut Marks::default(), most));
+    let look = |most| {
+        let mut marks = Marks::default();
+        meter.look(&listed, 1 << 40, Motion::Runs, &mut Shared::new(&meter.devices, &mut marks, most))
+    };
     assert_eq!(look(3).partial, Some(Partial::TooMany));
     assert_eq!(look(MAPPINGS_PER_LOOK).partial, None);
     child.kill().unwrap();

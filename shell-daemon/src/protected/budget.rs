@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::limits::PROTECTED_CONTENT;
+
 /// The bounds of one scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -20,6 +22,8 @@ pub(super) struct Bounds {
 pub(super) struct Budget {
     pub(super) entries: usize,
     pub(super) share: usize,
+    /// Bytes of files that may still be read.
+    content: u64,
     pub(super) deadline: Instant,
     pub(super) complete: bool,
 }
@@ -27,7 +31,7 @@ pub(super) struct Budget {
 impl Budget {
     pub(super) fn of(bounds: Bounds) -> Self {
         let Bounds { entries, share, time } = bounds;
-        Self { entries, share, deadline: Instant::now() + time, complete: true }
+        Self { entries, share, content: PROTECTED_CONTENT, deadline: Instant::now() + time, complete: true }
     }
 
     /// Whether the time is over. The scan is incomplete then.
@@ -35,6 +39,14 @@ impl Budget {
         let is_over = Instant::now() >= self.deadline;
         self.complete &= !is_over;
         is_over
+    }
+
+    /// Takes the bytes of a file from the budget; `false` if fewer are left.
+    pub(super) fn take_content(&mut self, bytes: u64) -> bool {
+        let left = self.content.checked_sub(bytes);
+        self.content = left.unwrap_or(self.content);
+        self.complete &= left.is_some();
+        left.is_some()
     }
 
     /// Takes one name from the budget; `false` if there is none left.

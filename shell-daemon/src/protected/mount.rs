@@ -1,9 +1,8 @@
 //! The protected paths of one mount, and their changes since the last scan.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -20,7 +19,8 @@ use rustix::{
 
 use super::{
     budget::{Budget, Queue},
-    seen::{Found, Identity, file_time},
+    names::{Parts, Within, is_protected},
+    seen::{Contents, Found, Identity, file_time},
 };
 use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
 
@@ -38,6 +38,7 @@ pub(super) struct Mount {
     began: (i64, i64),
     /// Whether the first scan is not finished yet.
     is_first: bool,
+    contents: Contents,
 }
 
 /// The state of a folder when it was read.
@@ -66,9 +67,6 @@ struct Look<'a> {
     new: BTreeSet<PathBuf>,
 }
 
-/// The repositories that a folder is or lies in, each as the length of its path in names.
-struct Within(Vec<usize>);
-
 impl Mount {
     pub(super) fn new(name: String, handle: OwnedFd) -> Self {
         Self {
@@ -79,6 +77,7 @@ impl Mount {
             repositories: HashSet::new(),
             began: file_time(),
             is_first: true,
+            contents: Contents::default(),
         }
     }
 
@@ -197,7 +196,7 @@ impl Mount {
     fn probe_for_marks(&mut self, folder: &Path, is_unknown: bool, look: &mut Look<'_>) {
         let mut marks = RepositoryMarks::default();
         for name in RepositoryMarks::NAMES {
-            if self.handle_stat(&folder.join(name)).is_ok() {
+            if self.stat(&folder.join(name), look).is_some() {
                 marks.see(name.as_bytes());
             }
         }
@@ -219,7 +218,7 @@ impl Mount {
         for part in pattern.split('/') {
             let within = self.within(&path);
             path.push(part);
-            let Ok(stat) = self.handle_stat(&path) else { break };
+            let Some(stat) = self.stat(&path, look) else { break };
             // A folder that was moved here brought all its contents along, so they are new here.
             is_unknown &= self.was_there(&stat);
             let kind = FileType::from_raw_mode(stat.st_mode);
@@ -252,6 +251,8 @@ impl Mount {
         self.folders.insert(folder.to_owned(), stamp);
         let within = self.within(folder);
         let mut marks = RepositoryMarks::default();
+        // Names that are listed, and of which the kernel says nothing more.
+        let mut is_partly_unreadable = false;
         for entry in entries {
             let Ok(entry) = entry else {
                 look.budget.complete = false;
@@ -271,13 +272,17 @@ impl Mount {
             let path = folder.join(OsString::from_vec(name.to_vec()));
             let mut kind = entry.file_type();
             if kind == FileType::Unknown {
-                let Ok(stat) = self.handle_stat(&path) else { continue };
+                let Some(stat) = self.stat(&path, look) else {
+                    is_partly_unreadable = true;
+                    continue;
+                };
                 kind = FileType::from_raw_mode(stat.st_mode);
             }
-            if is_protected(look.patterns, &path, kind, &within)
-                && let Ok(stat) = self.handle_stat(&path)
-            {
-                self.find(path.clone(), &stat, is_unknown, look);
+            if is_protected(look.patterns, &path, kind, &within) {
+                match self.stat(&path, look) {
+                    Some(stat) => self.find(path.clone(), &stat, is_unknown, look),
+                    None => is_partly_unreadable = true,
+                }
             }
             if kind == FileType::Directory && !self.folders.contains_key(&path) {
                 let names_it = self.is_named(look.patterns, &path, &within);
@@ -301,6 +306,10 @@ impl Mount {
             }
         }
         self.note_repository(folder, marks, is_unknown && self.was_there(&stat), look);
+        if is_partly_unreadable {
+            self.note_unreadable(folder.to_owned(), is_named);
+            return;
+        }
         if let Some(stamp) = self.folders.get_mut(folder).filter(|stamp| stamp.of.is_some()) {
             stamp.is_unknown = false;
         }
@@ -350,7 +359,13 @@ impl Mount {
             let below = self.folders.iter_mut().filter(|(path, _)| path.starts_with(folder));
             below.for_each(|(_, stamp)| stamp.is_unknown = false);
         }
-        let Ok((entries, _)) = self.open(folder) else { return };
+        let entries = match self.open(folder) {
+            Ok((entries, _)) => entries,
+            Err(errno) => {
+                look.budget.complete &= is_gone(errno);
+                return;
+            }
+        };
         let within = self.within(folder);
         for entry in entries.map_while(Result::ok) {
             if look.budget.is_over() {
@@ -364,7 +379,7 @@ impl Mount {
                 continue;
             }
             let path = folder.join(OsString::from_vec(name.to_vec()));
-            let Ok(stat) = self.handle_stat(&path) else { continue };
+            let Some(stat) = self.stat(&path, look) else { continue };
             let kind = FileType::from_raw_mode(stat.st_mode);
             if !is_protected(look.patterns, &path, kind, &within) {
                 continue;
@@ -405,13 +420,14 @@ impl Mount {
     /// since. In a folder that the first scan left out, it is new only if it has changed since the session
     /// began.
     fn find(&mut self, path: PathBuf, stat: &Stat, is_unknown: bool, look: &mut Look<'_>) {
-        let found = Found::of(stat);
+        let mut found = Found::of(stat);
+        self.contents.add(&mut found, &self.handle, &path, look.budget);
         if self.found.len() >= PROTECTED_FOUND && !self.found.contains_key(&path) {
             look.budget.complete = false;
             return;
         }
         match self.found.insert(path.clone(), found) {
-            Some(before) if before == found => {}
+            Some(before) if before.is_same(found) => {}
             None if is_unknown && self.was_there(stat) => {}
             _ => {
                 look.new.insert(path);
@@ -435,55 +451,19 @@ impl Mount {
         Ok((Dir::new(handle)?, stat))
     }
 
+    /// The numbers of a path; `None` if it is gone, or cannot be looked at, so that the scan is incomplete.
+    fn stat(&self, path: &Path, look: &mut Look<'_>) -> Option<Stat> {
+        let stat = self.handle_stat(path);
+        look.budget.complete &= stat.as_ref().err().is_none_or(|errno| is_gone(*errno));
+        stat.ok()
+    }
+
     fn handle_stat(&self, path: &Path) -> Result<Stat, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
         rustix::fs::statat(self.handle.as_fd(), path.as_os_str().as_bytes(), flags)
     }
 }
 
-/// The names of a path, as text.
-struct Parts<'a>(Vec<Cow<'a, str>>);
-
-impl<'a> Parts<'a> {
-    fn of(path: &'a Path) -> Self {
-        Self(path.iter().map(|part| part.to_string_lossy()).collect())
-    }
-}
-
-impl Within {
-    /// Whether `holds` is true for the rest of the path below any of the repositories.
-    fn any(&self, parts: &Parts<'_>, holds: impl Fn(&[Cow<'_, str>]) -> bool) -> bool {
-        self.0.iter().any(|depth| holds(&parts.0[*depth..]))
-    }
-}
-
-/// Whether a path is protected by its name or its kind.
-fn is_protected(patterns: &ProtectedPaths, path: &Path, kind: FileType, within: &Within) -> bool {
-    let parts = Parts::of(path);
-    if patterns.covers(&parts.0).is_some() {
-        return true;
-    }
-    match kind {
-        // A link in place of a folder would lead protected names to its target.
-        FileType::Symlink if patterns.is_prefix_of_protected(&parts.0) => return true,
-        // Git reads the repository's path from a file of this name.
-        FileType::RegularFile
-            if path
-                .file_name()
-                .and_then(OsStr::to_str)
-                .is_some_and(|name| patterns.names_repository(name)) =>
-        {
-            return true;
-        }
-        _ => {}
-    }
-    within.any(&parts, |below| {
-        let below = || below.iter().map(|part| &**part);
-        patterns.covers_in_repository(below()).is_some()
-            || (kind == FileType::Symlink && patterns.is_prefix_in_repository(below()))
-    })
-}
-
-fn is_gone(errno: Errno) -> bool {
+pub(super) fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
 }

@@ -2,7 +2,9 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Write as _},
     os::unix::fs::{PermissionsExt as _, symlink},
+    process::{Child, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -11,13 +13,19 @@ use portcullis_types::ShellPosture;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{PostureChoice, SessionMount, limits::PROTECTED_DEPTH};
+use crate::{
+    PostureChoice, SessionMount,
+    limits::{PROTECTED_CONTENT, PROTECTED_DEPTH},
+};
 
 struct World(TempDir);
 
 impl World {
     fn new() -> Self {
-        let root = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    fn at(root: TempDir) -> Self {
         for folder in ["state", "shared/a/.git/hooks", "shared/plain/deep", "read/.git/hooks"] {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
@@ -460,4 +468,102 @@ fn what_could_not_be_read_is_new_when_it_can() {
     mode(0o700);
     let found = protected.look();
     assert_eq!(found.created, ["/shared/p/.git/hooks", "/shared/p/.git/hooks/pre-commit"]);
+}
+
+/// A folder whose names can be listed, and nothing else.
+#[test]
+fn names_that_can_only_be_listed_are_told_and_read_later() {
+    if rustix::process::geteuid().is_root() {
+        println!("skipped: root reads everything");
+        return;
+    }
+    for folder in ["p", "p/.git", "p/.git/hooks"] {
+        let world = World::new();
+        fs::create_dir_all(world.path("p/.git/hooks")).unwrap();
+        fs::write(world.path("p/.git/hooks/pre-commit"), "planted").unwrap();
+        fs::write(world.path("p/.bashrc"), "planted").unwrap();
+        let mode = |mode| fs::set_permissions(world.path(folder), fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o400);
+        World::waits_for_another_time();
+        let mut protected = world.protected(&PATTERNS);
+        let found = protected.look();
+        assert!(!found.complete, "{folder}: {found:?}");
+        mode(0o700);
+        let found = protected.look();
+        assert!(found.complete, "{folder}: {found:?}");
+        assert!(found.created.iter().any(|path| path.ends_with("pre-commit")), "{folder}: {found:?}");
+    }
+}
+
+/// A process that maps a file, reads it, and writes to it through the mapping when its input has a line. It
+/// answers each step with a line.
+#[expect(clippy::disallowed_methods, reason = "the writer is another process, as a command would be")]
+fn mapping(file: &Path) -> Option<(Child, BufReader<ChildStdout>)> {
+    let script = format!(
+        "$| = 1; open(F, \"+<\", $ARGV[0]); $a = syscall({mmap}, 0, 4096, 3, {shared}, fileno(F), 0); \
+         $x = unpack(\"P3\", pack(\"Q\", $a)); print \"$x\\n\"; <STDIN>; \
+         open(Z, \"<\", \"/dev/zero\"); syscall({read}, fileno(Z), $a, 3); print \"written\\n\"; <STDIN>",
+        mmap = libc::SYS_mmap,
+        read = libc::SYS_read,
+        shared = libc::MAP_SHARED,
+    );
+    let started = Command::new("perl")
+        .arg("-e")
+        .arg(script)
+        .arg(file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = started.ok()?;
+    let answers = BufReader::new(child.stdout.take()?);
+    Some((child, answers))
+}
+
+/// File systems in memory record no time for such a write.
+#[test]
+fn a_write_through_a_mapping_is_told_in_memory_too() {
+    for root in ["/dev/shm", "/tmp"] {
+        let Ok(root) = tempfile::tempdir_in(root) else {
+            println!("skipped: there is no {root}");
+            continue;
+        };
+        let world = World::at(root);
+        let Some((mut writer, mut answers)) = mapping(&world.path(".bashrc")) else {
+            println!("skipped: there is no perl");
+            return;
+        };
+        let mut answer = || {
+            let mut line = String::new();
+            answers.read_line(&mut line).unwrap();
+            line
+        };
+        assert_eq!(answer(), "old\n");
+        let mut protected = world.protected(&PATTERNS);
+        assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
+        let input = writer.stdin.as_mut().unwrap();
+        input.write_all(b"go\n").unwrap();
+        assert_eq!(answer(), "written\n");
+        assert_eq!(fs::read(world.path(".bashrc")).unwrap(), b"\0\0\0");
+        assert_eq!(protected.look().created, ["/shared/.bashrc"]);
+        assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
+        drop(writer.stdin.take());
+        writer.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_file_in_memory_that_is_too_large_to_compare_is_told() {
+    let Ok(root) = tempfile::tempdir_in("/dev/shm") else {
+        println!("skipped: there is no /dev/shm");
+        return;
+    };
+    let world = World::at(root);
+    fs::File::options()
+        .write(true)
+        .open(world.path(".bashrc"))
+        .unwrap()
+        .set_len(PROTECTED_CONTENT + 1)
+        .unwrap();
+    let mut protected = world.protected(&PATTERNS);
+    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: false });
 }

@@ -25,8 +25,6 @@ pub(crate) struct Entry {
     pub(crate) is_headless: bool,
     /// Size of its address space, with memory behind it or not.
     pub(crate) virtual_bytes: u64,
-    /// Its resident memory, shared or not, accurate to about 1 MiB.
-    pub(crate) resident_bytes: u64,
     /// One of its living threads: the first one, or another if that has ended.
     pub(crate) thread: Pid,
     pub(super) parent: i32,
@@ -47,7 +45,18 @@ impl Entry {
     /// Whether it may be a shell before its `exec`: it runs our program, and has used hardly any processor
     /// time.
     pub(crate) fn may_be_unborn(&self) -> bool {
-        self.is_forked && self.used_ticks <= UNBORN_TICKS
+        self.is_forked && self.threads == 1 && self.used_ticks <= UNBORN_TICKS
+    }
+
+    /// Whether it still has an address space: neither a zombie nor gone, nor about to be.
+    pub(crate) fn has_memory(&self) -> bool {
+        entry(self.process.pid).is_some_and(|now| now.process == self.process && now.virtual_bytes > 0)
+    }
+
+    /// The entry of a process as if it were just forked.
+    #[cfg(test)]
+    pub(crate) fn unborn(pid: Pid) -> Option<Self> {
+        Some(Self { threads: 1, is_forked: true, used_ticks: 0, ..entry(pid)? })
     }
 
     /// Whether it has run no other program since it was forked.
@@ -109,31 +118,43 @@ impl Table {
 /// depends on these processes only, and the walk ends as soon as there are more than `most`. `None` where the
 /// kernel has no such lists, and where the processes have very many threads.
 ///
-/// A process that ends during the walk can hide others from it, so it may find too few, and never too many.
+/// A process that ends during the walk can hide others from it: their new parent's list may have been read
+/// before. So the lists are read again until they show nothing new, a few times at most; otherwise the result
+/// has a gap.
 pub(crate) fn near_below(root: Process, most: usize) -> Option<Below> {
     let mut below = Below::default();
     let first = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
     let Some(first) = first else { return Some(below) };
     let mut seen = HashSet::from([root.pid]);
     let mut parents = vec![first];
-    let mut threads = 0;
-    while let Some(parent) = parents.pop() {
-        threads += parent.threads;
-        if threads > NEAR_THREADS {
-            return None;
-        }
-        for pid in children(&parent)? {
-            if seen.insert(pid)
-                && let Some(child) = entry(pid)
-            {
-                parents.push(child);
-                below.add(child);
-                if below.count() > most {
-                    return Some(below);
+    for _ in 0..NEAR_ROUNDS {
+        let (mut is_new, mut threads, mut read) = (false, 0, 0);
+        // `parents` grows meanwhile.
+        while let Some(parent) = parents.get(read).copied() {
+            read += 1;
+            threads += parent.threads;
+            if threads > NEAR_THREADS {
+                return None;
+            }
+            for pid in children(&parent)? {
+                if !seen.insert(pid) {
+                    continue;
+                }
+                is_new = true;
+                if let Some(child) = entry(pid) {
+                    parents.push(child);
+                    below.add(child);
+                    if below.count() > most {
+                        return Some(below);
+                    }
                 }
             }
         }
+        if !is_new {
+            return Some(below);
+        }
     }
+    below.has_gap = true;
     Some(below)
 }
 
@@ -191,9 +212,7 @@ pub(super) fn entry(pid: Pid) -> Option<Entry> {
         .into_iter()
         .find_map(|thread| stat(&thread, thread_number(&thread)?).filter(|thread| thread.virtual_bytes > 0));
     Some(match living {
-        Some(Entry { virtual_bytes, resident_bytes, thread, .. }) => {
-            Entry { virtual_bytes, resident_bytes, thread, ..found }
-        }
+        Some(Entry { virtual_bytes, thread, .. }) => Entry { virtual_bytes, thread, ..found },
         None => found,
     })
 }
@@ -208,14 +227,13 @@ fn stat(folder: &Path, pid: Pid) -> Option<Entry> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // Fields 9, 14, 15, 20, 22, 23 and 24 of the line; the state, field 3, is the first one here.
+    // Fields 9, 14, 15, 20, 22 and 23 of the line; the state, field 3, is the first one here.
     let flags: u64 = fields.nth(3)?.parse().ok()?;
     let used: u64 = fields.nth(4)?.parse().ok()?;
     let used_for_it: u64 = fields.next()?.parse().ok()?;
     let threads = fields.nth(4)?.parse().ok()?;
     let started = fields.nth(1)?.parse().ok()?;
     let virtual_bytes = fields.next()?.parse().ok()?;
-    let resident_pages: u64 = fields.next()?.parse().ok()?;
     let first_has_ended = matches!(state, "Z" | "X");
     let is_headless = first_has_ended && threads > 1;
     Some(Entry {
@@ -223,7 +241,6 @@ fn stat(folder: &Path, pid: Pid) -> Option<Entry> {
         threads,
         is_headless,
         virtual_bytes,
-        resident_bytes: resident_pages * rustix::param::page_size() as u64,
         thread: pid,
         parent,
         group,
@@ -240,6 +257,9 @@ const PF_FORKNOEXEC: u64 = 0x40;
 
 /// Processor time that a shell may use before its `exec`: less than filling much memory takes.
 const UNBORN_TICKS: u64 = 1;
+
+/// How often the lists of children are read at most.
+const NEAR_ROUNDS: u32 = 4;
 
 /// Above this number of threads the list of all processes is faster.
 const NEAR_THREADS: usize = 1024;

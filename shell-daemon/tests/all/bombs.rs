@@ -188,6 +188,31 @@ fn memory_bombs() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Each process ends long before a look that began with a process of very many mappings comes to it.
+#[test]
+fn shared_memory_that_is_handed_on_all_the_time_counts() {
+    let slow = format!(
+        "if (!fork) {{ $a = syscall({mmap}, 0, 60000 * 4096, 0, {PRIVATE}, -1, 0); \
+         for (1..7000) {{ syscall({mprotect}, $a + 8192 * $_, 4096, 3) }} sleep 20; exit }} sleep 1;",
+        mmap = libc::SYS_mmap,
+        mprotect = libc::SYS_mprotect,
+    );
+    // Without the pages in its table, the kernel's numbers do not show how much of it is there.
+    let hand_on = format!(
+        "for (1..20) {{ $a = take({MUCH} / 20, {SHARED}, -1); syscall({madvise}, $a, {MUCH} / 20, 4); \
+         for (1..100) {{ syscall({exit}, 0) if fork }} }}",
+        madvise = libc::SYS_madvise,
+        exit = libc::SYS_exit_group,
+    );
+    each(|world| {
+        let made = world.path("shared/all");
+        let bomb = perl(&format!("{slow} {hand_on} open(F, \">\", \"all\"); sleep 20"));
+        let ran = attempt(&mut bounded(world), &format!("{bomb}; until [ -e all ]; do sleep 0.05; done"));
+        assert_eq!(ran.end.completed, Completed::No(Interruption::Memory), "{ran:?}");
+        assert!(!made.exists(), "it had five times its limit before it was found");
+    });
+}
+
 /// As programs do that keep secrets.
 #[test]
 fn a_program_that_hides_memory_but_shares_none_goes_on() {

@@ -1,0 +1,52 @@
+//! Whether a path is protected, by its names and the repositories that it lies in.
+
+use std::{borrow::Cow, ffi::OsStr, path::Path};
+
+use portcullis_policy::ProtectedPaths;
+use rustix::fs::FileType;
+
+/// The repositories that a folder is or lies in, each as the length of its path in names.
+pub(super) struct Within(pub(super) Vec<usize>);
+
+/// The names of a path, as text.
+pub(super) struct Parts<'a>(pub(super) Vec<Cow<'a, str>>);
+
+impl<'a> Parts<'a> {
+    pub(super) fn of(path: &'a Path) -> Self {
+        Self(path.iter().map(|part| part.to_string_lossy()).collect())
+    }
+}
+
+impl Within {
+    /// Whether `holds` is true for the rest of the path below any of the repositories.
+    pub(super) fn any(&self, parts: &Parts<'_>, holds: impl Fn(&[Cow<'_, str>]) -> bool) -> bool {
+        self.0.iter().any(|depth| holds(&parts.0[*depth..]))
+    }
+}
+
+/// Whether a path is protected by its name or its kind.
+pub(super) fn is_protected(patterns: &ProtectedPaths, path: &Path, kind: FileType, within: &Within) -> bool {
+    let parts = Parts::of(path);
+    if patterns.covers(&parts.0).is_some() {
+        return true;
+    }
+    match kind {
+        // A link in place of a folder would lead protected names to its target.
+        FileType::Symlink if patterns.is_prefix_of_protected(&parts.0) => return true,
+        // Git reads the repository's path from a file of this name.
+        FileType::RegularFile
+            if path
+                .file_name()
+                .and_then(OsStr::to_str)
+                .is_some_and(|name| patterns.names_repository(name)) =>
+        {
+            return true;
+        }
+        _ => {}
+    }
+    within.any(&parts, |below| {
+        let below = || below.iter().map(|part| &**part);
+        patterns.covers_in_repository(below()).is_some()
+            || (kind == FileType::Symlink && patterns.is_prefix_in_repository(below()))
+    })
+}

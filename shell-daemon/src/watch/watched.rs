@@ -1,0 +1,269 @@
+//! The looks at one command: when the next one is due, how it counts, and when it kills.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{Bounds, Breach, Told, Verdict, birth::Birth};
+use crate::{
+    ShellError,
+    limits::{
+        COUNT_TIME, FREEZE_TIME, GAPS, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH,
+        SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
+    },
+    memory::{Marks, Meter, Motion, Partial, Used, shared_by_all},
+    tree::{self, Below, Entry, Process, Table},
+};
+
+/// One command that is watched.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    root: Process,
+    bounds: Bounds,
+    pub(super) told: Arc<Told>,
+    /// The time of the next look.
+    pub(super) next: Instant,
+    next_whole: Instant,
+    /// The number of processes when it was last stopped or slowed down.
+    checked: usize,
+    pub(super) threads: usize,
+    pub(super) memory_bytes: u64,
+    marks: Arc<Mutex<Marks>>,
+    birth: Birth,
+    /// Looks in a row that may have missed processes.
+    gaps: u32,
+    /// Set while a process hides its memory.
+    hidden: Option<Hidden>,
+    /// The time since when its memory may be too much.
+    doubt: Option<Instant>,
+    /// The last count for which it had to be stopped, because one look could not read all its mappings.
+    counted: Option<Counted>,
+}
+
+/// A count that stays valid for a while.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    at: Instant,
+    /// As in [`crate::memory::Used`].
+    beside_private: u64,
+    /// The memory that all processes of the machine shared then.
+    shared_by_all: u64,
+}
+
+/// Looks in a row that have found a process that hides its memory.
+#[derive(Clone, Copy, Debug)]
+struct Hidden {
+    looks: u32,
+    /// The shared memory of the machine's processes at the first of these looks, and its growth since.
+    began_with: u64,
+    grown: u64,
+}
+
+impl Watched {
+    pub(super) fn new(root: Process, bounds: Bounds, told: Arc<Told>) -> Self {
+        let now = Instant::now();
+        Self {
+            root,
+            bounds,
+            told,
+            next: now + LOOK_TIME,
+            next_whole: now + WHOLE_LOOK_TIME,
+            checked: 0,
+            threads: 0,
+            memory_bytes: 0,
+            marks: Arc::default(),
+            birth: Birth::Awaited,
+            gaps: 0,
+            hidden: None,
+            doubt: None,
+            counted: None,
+        }
+    }
+
+    /// Counts the command, and kills it if it breaks a limit.
+    pub(super) fn look(&mut self, meter: &Meter) {
+        let begun = processor_time();
+        if let Err(breach) = self.judge(meter) {
+            self.end(breach);
+        }
+        let spent = processor_time().saturating_sub(begun);
+        let now = Instant::now();
+        self.next = now + self.rest(spent);
+    }
+
+    fn judge(&mut self, meter: &Meter) -> Result<(), Breach> {
+        let Ok(below) = self.below() else { return Err(Breach::Unseen) };
+        self.gaps = if below.has_gap { self.gaps + 1 } else { 0 };
+        let mut partial = None;
+        // Count processes before anything else is read: a bomb grows faster than any details of it can be
+        // read.
+        if below.count() <= self.calm() {
+            partial = self.note(&below, Motion::Runs, meter).err();
+            if partial.is_none() && self.gaps < GAPS && self.breach(&below).is_none() {
+                let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
+                if below.count() > slowed + self.step() {
+                    yield_to_others(&below.living);
+                    self.checked = below.count();
+                } else {
+                    self.checked = self.checked.min(below.count());
+                }
+                return Ok(());
+            }
+        }
+        // Running processes are counted at several moments and grow meanwhile; stopped ones do not.
+        let Ok(frozen) = tree::freeze(self.root, &below.living, self.bounds.processes, FREEZE_TIME) else {
+            return Err(Breach::Unseen);
+        };
+        self.gaps = 0;
+        self.checked = frozen.below.count();
+        let Ok(used) = self.note(&frozen.below, Motion::Stopped, meter) else {
+            return Err(Breach::Hidden);
+        };
+        // A doubt ends by full looks only.
+        self.counted = (partial == Some(Partial::TooMany) && used.doubtful == 0).then(|| Counted {
+            at: Instant::now(),
+            beside_private: used.beside_private,
+            shared_by_all: shared_by_all(),
+        });
+        match self.breach(&frozen.below) {
+            // It stays stopped until it is killed.
+            Some(breach) => Err(breach),
+            // A process continues by itself, so the command cannot be counted.
+            None if frozen.goes_on => Err(Breach::Processes),
+            None => {
+                if self.checked > self.bounds.processes.div_ceil(4) {
+                    yield_to_others(&frozen.below.living);
+                }
+                frozen.thaw();
+                Ok(())
+            }
+        }
+    }
+
+    fn below(&mut self) -> Result<Below, ShellError> {
+        let now = Instant::now();
+        let near = tree::near_below(self.root, self.calm());
+        if let Some(near) = &near
+            && (now < self.next_whole || near.count() > self.calm())
+        {
+            return Ok(near.clone());
+        }
+        self.next_whole = now + WHOLE_LOOK_TIME;
+        let has_gap = near.is_some_and(|near| near.has_gap);
+        Ok(Below { has_gap, ..Table::read()?.below(self.root) })
+    }
+
+    /// The most processes that need not be stopped to be counted: half of the limit, later the last count and
+    /// a step.
+    fn calm(&self) -> usize {
+        let half = self.bounds.processes.div_ceil(2);
+        if self.checked < half { half } else { self.checked.saturating_add(self.step()) }
+    }
+
+    fn step(&self) -> usize {
+        self.bounds.processes.div_ceil(8)
+    }
+
+    /// Stores the result of one look, and returns the look.
+    ///
+    /// # Errors
+    /// If the look is no valid count; the last count stays then.
+    fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<Used, Partial> {
+        self.threads = below.threads();
+        self.birth = self.birth.after(below, Instant::now());
+        if self.birth != Birth::Born {
+            // The memory of our own program is not the command's.
+            return Ok(Used::default());
+        }
+        if motion == Motion::Runs
+            && let Some(used) = self.since_count(below)
+        {
+            self.memory_bytes = used.bytes;
+            return Ok(used);
+        }
+        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = meter.used(&below.living, self.bounds.memory_bytes, motion, &mut marks);
+        drop(marks);
+        if let Some(partial) = used.partial {
+            return Err(partial);
+        }
+        self.memory_bytes = used.settled(self.bounds.memory_bytes, &mut self.doubt, Instant::now());
+        self.hidden = used.is_hidden.then(|| {
+            let shared = shared_by_all();
+            let Hidden { looks, began_with, .. } =
+                self.hidden.unwrap_or(Hidden { looks: 0, began_with: shared, grown: 0 });
+            Hidden { looks: looks.saturating_add(1), began_with, grown: shared.saturating_sub(began_with) }
+        });
+        Ok(used)
+    }
+
+    /// The current memory, based on the last full count: only private memory is read again, and the rest of
+    /// the full count is added. Pages that several processes share count for each of them here, so the result
+    /// may be too large, and never too small. `None` if that count is no longer valid.
+    fn since_count(&self, below: &Below) -> Option<Used> {
+        let counted = self.counted.filter(|counted| {
+            counted.at.elapsed() < COUNT_TIME
+                && shared_by_all() < counted.shared_by_all.saturating_add(HIDDEN_GROWTH)
+        })?;
+        let used = Meter::private(&below.living, self.bounds.memory_bytes);
+        let beside_private = counted.beside_private;
+        let bytes = used.bytes.saturating_add(beside_private);
+        used.partial.is_none().then_some(Used { bytes, beside_private, ..used })
+    }
+
+    fn breach(&self, below: &Below) -> Option<Breach> {
+        if below.count() > self.bounds.processes || self.threads > self.most_threads() {
+            Some(Breach::Processes)
+        } else if self.memory_bytes > self.bounds.memory_bytes {
+            Some(Breach::Memory)
+        } else if self
+            .hidden
+            .is_some_and(|hidden| hidden.looks >= HIDDEN_LOOKS && hidden.grown > HIDDEN_GROWTH)
+        {
+            Some(Breach::Hidden)
+        } else {
+            None
+        }
+    }
+
+    fn most_threads(&self) -> usize {
+        self.bounds.processes.saturating_mul(THREADS_PER_PROCESS)
+    }
+
+    /// Reports the breach, and kills. Survivors are looked at again.
+    pub(super) fn end(&self, breach: Breach) {
+        if self.told.is_forgotten.load(Ordering::Acquire) {
+            return;
+        }
+        let _ = self.told.breach.set(Verdict { breach, memory_bytes: self.memory_bytes });
+        let _ = rustix::io::write(&self.told.wake, &1_u64.to_ne_bytes());
+        let _ = tree::kill_below(self.root, KILL_TIME);
+    }
+
+    /// The time until the next look, after one that took `spent` processor time.
+    fn rest(&self, spent: Duration) -> Duration {
+        let left = self.bounds.memory_bytes.saturating_sub(self.memory_bytes);
+        let until_full = Duration::from_millis(left / (MEMORY_GROWTH / 1000));
+        let grows = self.threads > self.bounds.processes.div_ceil(4);
+        // Use at most a fifth of a processor while the limits are far, then at most half.
+        let is_new = self.hidden.is_some_and(|hidden| hidden.looks <= HIDDEN_LOOKS);
+        let is_near = left < self.bounds.memory_bytes / 2 || grows || is_new;
+        let spared = if is_near { spent } else { 4 * spent };
+        let usual = if grows || is_new { SHORTEST_LOOK_TIME } else { LOOK_TIME };
+        usual.min(until_full).max(SHORTEST_LOOK_TIME).max(spared).min(WHOLE_LOOK_TIME)
+    }
+}
+
+fn yield_to_others(entries: &[Entry]) {
+    entries.iter().for_each(|entry| entry.process.yield_to_others());
+}
+
+/// This thread's processor time. Not the clock's: on a busy machine a look takes longer by the clock, and
+/// exactly then the next one must not be put off.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
