@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use portcullis_types::{SafetyTier, ToolCall, ToolError};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
@@ -63,7 +64,7 @@ pub struct ToolCallAccumulator {
 }
 
 /// A rebuilt call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssembledCall {
     /// The call, with the tool's name and the arguments as the model gave them. Its id is unique in the
     /// conversation; the provider's id is kept where possible.

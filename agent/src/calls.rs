@@ -260,17 +260,7 @@ impl Turn<'_> {
         let live = self.live.clone();
         async move {
             live.insert(call.id.clone());
-            let (id, tool) = (call.id.clone(), call.tool.clone());
-            let caught =
-                AssertUnwindSafe(async { executor.execute(call, &terms).await }).catch_unwind().await;
-            let result = caught.unwrap_or_else(|panic| {
-                let fault = panicked("executor", &*panic);
-                ToolResult::without_run(
-                    ToolCall { id, tool, arguments: String::new() },
-                    ToolError::internal(fault.to_string()),
-                )
-            });
-            (at, result)
+            (at, run_tool(&*executor, call, &terms).await)
         }
     }
 
@@ -310,6 +300,17 @@ impl Turn<'_> {
         let requested = ToolEvent::Requested { call_id: id, tool, arguments };
         self.calls.watch.tell(AgentEvent::Tool(requested)).await;
     }
+}
+
+/// Runs one call: the step of a run that has an effect. A panic of the executor is the call's error.
+async fn run_tool(executor: &dyn ToolExecutor, call: ToolCall, terms: &CallTerms) -> ToolResult {
+    let (id, tool) = (call.id.clone(), call.tool.clone());
+    let caught = AssertUnwindSafe(async { executor.execute(call, terms).await }).catch_unwind().await;
+    caught.unwrap_or_else(|panic| {
+        let fault = panicked("executor", &*panic);
+        let call = ToolCall { id, tool, arguments: String::new() };
+        ToolResult::without_run(call, ToolError::internal(fault.to_string()))
+    })
 }
 
 /// Why the calls of a batch were given up.

@@ -1,6 +1,7 @@
 //! Guard against a model that repeats the same call.
 
 use portcullis_types::{Message, ToolCall};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// How many identical calls in a row (same tool, same arguments) until the model is told that it repeats
@@ -18,26 +19,41 @@ pub(super) enum Repeat {
     /// The model reads this after the results of its turn.
     Hint(Message),
     /// The run ends after the results of the turn.
-    End,
+    End {
+        /// The tool.
+        tool: String,
+    },
 }
 
 /// Counts identical calls in a row, across turns.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RepeatGuard {
     last: Option<(String, Arguments)>,
     count: u32,
 }
 
 /// Arguments, compared without white space and the order of keys.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Arguments {
     Object(Map<String, Value>),
     Text(String),
 }
 
 impl RepeatGuard {
+    /// Counts the calls of a turn, in order.
+    pub(super) fn see_all<'a>(&mut self, calls: impl Iterator<Item = &'a ToolCall>) -> Repeat {
+        let mut repeat = Repeat::No;
+        for call in calls {
+            match (self.see(call), &repeat) {
+                (Repeat::No, _) | (Repeat::Hint(_), Repeat::End { .. }) => {}
+                (found, _) => repeat = found,
+            }
+        }
+        repeat
+    }
+
     /// Counts the next call.
-    pub(super) fn see(&mut self, call: &ToolCall) -> Repeat {
+    fn see(&mut self, call: &ToolCall) -> Repeat {
         let arguments = match serde_json::from_str(&call.arguments) {
             Ok(object) => Arguments::Object(object),
             Err(_) => Arguments::Text(call.arguments.clone()),
@@ -50,7 +66,7 @@ impl RepeatGuard {
             }
         }
         if self.count >= REPEATS_UNTIL_END {
-            Repeat::End
+            Repeat::End { tool: call.tool.clone() }
         } else if self.count == REPEATS_UNTIL_HINT {
             Repeat::Hint(Message::user(format!(
                 "You have called `{}` {REPEATS_UNTIL_HINT} times in a row with the same arguments. Use the result \
@@ -83,7 +99,7 @@ mod tests {
         ];
         let seen: Vec<Repeat> = same.iter().map(|text| guard.see(&call("t", text))).collect();
         assert!(
-            matches!(seen[..], [Repeat::No, Repeat::No, Repeat::Hint(_), Repeat::No, Repeat::End]),
+            matches!(&seen[..], [Repeat::No, Repeat::No, Repeat::Hint(_), Repeat::No, Repeat::End { tool }] if tool == "t"),
             "{seen:?}"
         );
     }

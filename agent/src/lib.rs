@@ -3,7 +3,8 @@
 //! | file | what it is |
 //! |---|---|
 //! | `config.rs` | settings of a loop: limits, strategy, instructions |
-//! | `agent_loop.rs` | the loop: one run from question to end |
+//! | `agent_loop.rs` | the loop: takes a run's steps in this process, from question to end |
+//! | `steps.rs`, `state.rs` | the steps of a run, and its state between two of them |
 //! | `provider.rs` | the provider trait: request, and the pieces of an answer |
 //! | `read_answer.rs` | reads one answer, from the request to its last piece |
 //! | `accumulator.rs`, `concatenated.rs`, `call_ids.rs` | an answer's calls, rebuilt from their pieces |
@@ -32,7 +33,9 @@ mod guarded;
 mod provider;
 mod providers;
 mod read_answer;
+mod state;
 mod steering;
+mod steps;
 mod store;
 #[cfg(feature = "otel")]
 pub mod telemetry;

@@ -4,6 +4,7 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::{FutureExt, StreamExt};
 use portcullis_types::{ToolEvent, chain};
+use serde::{Deserialize, Serialize};
 
 use super::{
     AgentEnd, AgentEvent, ArgumentsPiece, AssembledCall, Delta, DeltaStream, ModelRequest, OfferedTool,
@@ -16,13 +17,12 @@ use super::{
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// A whole answer.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Answer {
     pub(super) text: String,
     pub(super) calls: Vec<AssembledCall>,
     pub(super) stop: StopReason,
     pub(super) usage: Option<Usage>,
-    pub(super) ids: CallIds,
 }
 
 /// An answer that broke off. None of its calls may run.
@@ -34,12 +34,13 @@ pub(super) struct BrokenAnswer {
     pub(super) usage: Option<Usage>,
 }
 
-/// Sends a request, reports the answer's pieces as they come, and returns the whole answer.
+/// Sends a request, reports the answer's pieces as they come, and returns the whole answer. `ids` has the ids of
+/// its calls then, too.
 pub(super) async fn ask(
     provider: &dyn Provider,
     request: ModelRequest,
     offers: &[OfferedTool],
-    ids: CallIds,
+    ids: &mut CallIds,
     silence: Duration,
     watch: &Watch,
 ) -> Result<Answer, BrokenAnswer> {
@@ -58,7 +59,7 @@ pub(super) async fn ask(
         Ok(Err(panic)) => return Err(reading.panicked(&*panic)),
         Err(_elapsed) => return Err(reading.silent(silence)),
     };
-    let mut calls = ToolCallAccumulator::after(ids);
+    let mut calls = ToolCallAccumulator::after(std::mem::take(ids));
     loop {
         let next = AssertUnwindSafe(stream.next()).catch_unwind();
         let next = tokio::select! {
@@ -97,8 +98,9 @@ pub(super) async fn ask(
             Delta::Usage(usage) => reading.usage = Some(usage),
             Delta::End(stop) => {
                 drop_stream(stream);
-                let (calls, ids) = calls.finish_with_ids(&stop, offers);
-                return Ok(Answer { text: reading.text, calls, stop, usage: reading.usage, ids });
+                let (calls, taken) = calls.finish_with_ids(&stop, offers);
+                *ids = taken;
+                return Ok(Answer { text: reading.text, calls, stop, usage: reading.usage });
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use portcullis_types::{ToolErrorKind, async_trait};
+use portcullis_types::{ToolErrorKind, ToolResult, async_trait};
 use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    Delta, InMemoryMessageStore, StoreError, ToolCallDelta,
+    Delta, InMemoryMessageStore, OfferedTool, ProviderErrorKind, StopReason, StoreError, ToolCallDelta,
     testing::{Notes, Script, Stage, Step, Tools, ask_for, say},
 };
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Delta, ExecutionStrategy, ToolCallDelta,
+    Delta, ExecutionStrategy, ProviderErrorKind, StopReason, ToolCallDelta,
     testing::{KINDS, Stage, Step},
 };
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    Delta, ExecutionStrategy, InMemoryMessageStore, MAX_CALLS_PER_TURN, ToolCallDelta,
+    Delta, ExecutionStrategy, InMemoryMessageStore, MAX_CALLS_PER_TURN, StopReason, ToolCallDelta,
     testing::{Notes, Script, Stage, Step, Tools, ask_for, say},
 };
 

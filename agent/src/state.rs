@@ -1,0 +1,56 @@
+//! [`RunState`]: a run between two of its steps.
+
+use portcullis_types::Message;
+use serde::{Deserialize, Serialize};
+
+use super::{AgentEnd, Usage, guard::RepeatGuard, read_answer::Answer};
+
+/// A run between two of its steps. It serialises both ways, and together with the stored conversation it is
+/// all that another process needs to go on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct RunState {
+    pub(super) next: Step,
+    /// How many times the model was asked.
+    pub(super) iterations: u32,
+    /// How many of these were for the question that the model works on.
+    pub(super) turns: u32,
+    /// Tokens of all answers together.
+    pub(super) usage: Usage,
+    pub(super) guard: RepeatGuard,
+}
+
+/// The next step of a run (specification 000, "SetupStep" to "FinalizeStep").
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Step {
+    /// Store the question.
+    Setup { question: Message },
+    /// Ask the model.
+    CallModel,
+    /// Run the calls of an answer, and store the answer with their results.
+    RunTools { answer: Answer },
+    /// Store an answer without calls. The run is over then, unless a person has written meanwhile.
+    Finalize { answer: Answer },
+    /// None: the run is over.
+    Over { end: AgentEnd },
+}
+
+impl RunState {
+    /// A run that begins.
+    pub(super) fn new(question: Message) -> Self {
+        Self {
+            next: Step::Setup { question },
+            iterations: 0,
+            turns: 0,
+            usage: Usage::default(),
+            guard: RepeatGuard::default(),
+        }
+    }
+
+    /// Adds the tokens of one answer.
+    pub(super) fn count(&mut self, usage: Option<Usage>) {
+        let Usage { input_tokens, output_tokens } = usage.unwrap_or_default();
+        self.usage.input_tokens = self.usage.input_tokens.saturating_add(input_tokens);
+        self.usage.output_tokens = self.usage.output_tokens.saturating_add(output_tokens);
+    }
+}

@@ -1,0 +1,256 @@
+//! The steps of a run. Each goes from one state that can be stored to the next; [`RunState::next`] says which
+//! one follows. The driver is [`AgentLoop::run`].
+
+use std::sync::Arc;
+
+use portcullis_types::{Message, OfferedTool, chain};
+
+use super::{
+    AgentEnd, AgentEvent, AgentLoop, ModelRequest, ProviderErrorKind, StopReason,
+    call_ids::CallIds,
+    calls::Calls,
+    guard::Repeat,
+    guarded::{self, Fault, GracePeriod, Watch},
+    read_answer::{Answer, BrokenAnswer, ask},
+    state::{RunState, Step},
+    transcript,
+};
+
+/// Takes the steps of one run.
+pub(super) struct Steps<'a> {
+    agent: &'a AgentLoop,
+    patience: GracePeriod,
+    watch: Arc<Watch>,
+    run_id: String,
+    /// The stored conversation, once a step has read it.
+    conversation: Option<Conversation>,
+    /// The tools that the model was offered last, once a step has asked for them.
+    offers: Option<Vec<OfferedTool>>,
+}
+
+struct Conversation {
+    /// As it is sent to the provider.
+    messages: Vec<Message>,
+    ids: CallIds,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(agent: &'a AgentLoop, patience: GracePeriod, run_id: String) -> Self {
+        let watch = Arc::new(Watch::new(Arc::clone(&agent.emitter), patience.clone()));
+        Self { agent, patience, watch, run_id, conversation: None, offers: None }
+    }
+
+    /// Reports an event, and waits until the emitter took it.
+    pub(super) async fn tell(&self, event: AgentEvent) {
+        self.watch.tell(event).await;
+    }
+
+    /// Takes the next step. After the last one this does nothing.
+    pub(super) async fn take_one(&mut self, state: &mut RunState) {
+        let after = match std::mem::replace(&mut state.next, Step::CallModel) {
+            Step::Setup { question } => self.setup(question).await,
+            Step::CallModel => self.call_model(state).await,
+            Step::RunTools { answer } => self.run_tools(state, answer).await,
+            Step::Finalize { answer } => self.finalize(state, answer).await,
+            over @ Step::Over { .. } => Ok(over),
+        };
+        state.next = after.unwrap_or_else(|end| Step::Over { end });
+    }
+
+    /// Stores the question.
+    async fn setup(&mut self, question: Message) -> Result<Step, AgentEnd> {
+        self.append(vec![question]).await?;
+        Ok(Step::CallModel)
+    }
+
+    /// Asks the model, after the messages that a person queued meanwhile.
+    async fn call_model(&mut self, state: &mut RunState) -> Result<Step, AgentEnd> {
+        self.steer().await?;
+        self.go_on()?;
+        let limit = self.agent.config.max_iterations.get();
+        if state.turns >= limit {
+            return Err(AgentEnd::MaxIterations { limit });
+        }
+        state.turns += 1;
+        state.iterations += 1;
+        let answer = self.ask(state).await?;
+        Ok(if answer.calls.is_empty() { Step::Finalize { answer } } else { Step::RunTools { answer } })
+    }
+
+    /// Runs an answer's calls, then stores the answer and their results in one batch.
+    async fn run_tools(&mut self, state: &mut RunState, answer: Answer) -> Result<Step, AgentEnd> {
+        let Answer { text, calls, stop, usage } = answer;
+        let asked = calls.iter().map(|call| transcript::sendable(&call.call)).collect();
+        // Skip refused calls: they give no result that could be repeated, and their arguments may be cut off.
+        let runs = calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call);
+        let repeat = state.guard.see_all(runs);
+        let message = Arc::new(Message::assistant(text, asked));
+        self.tell(AgentEvent::MessageEnd { message: Arc::clone(&message) }).await;
+        let offers = match self.offers.take() {
+            Some(offers) => offers,
+            None => self.offer()?,
+        };
+        let turn = Calls {
+            config: &self.agent.config,
+            executor: &self.agent.executor,
+            watch: &self.watch,
+            handle: &self.agent.handle,
+            patience: &self.patience,
+            run_id: &self.run_id,
+        };
+        let results = turn.run(calls, &offers).await;
+        let mut batch = Vec::with_capacity(results.len() + 2);
+        batch.push(Arc::unwrap_or_clone(message));
+        batch.extend(results.iter().map(|result| Message::tool_result(result)));
+        if let Repeat::Hint(hint) = &repeat {
+            batch.push(hint.clone());
+        }
+        self.append(batch).await?;
+        self.go_on()?;
+        if let Repeat::End { tool } = repeat {
+            return Err(AgentEnd::Repeated { tool });
+        }
+        self.tell(AgentEvent::TurnEnd { iteration: state.iterations, stop, usage }).await;
+        Ok(Step::CallModel)
+    }
+
+    /// Stores an answer without calls, and ends the run unless a person has written meanwhile: each such
+    /// message is a new question, for which the model gets its full number of turns.
+    async fn finalize(&mut self, state: &mut RunState, answer: Answer) -> Result<Step, AgentEnd> {
+        let Answer { text, stop, usage, .. } = answer;
+        self.keep_text(text.clone()).await?;
+        let iteration = state.iterations;
+        self.tell(AgentEvent::TurnEnd { iteration, stop: stop.clone(), usage }).await;
+        if self.agent.handle.wants_to_steer() {
+            state.turns = 0;
+            return Ok(Step::CallModel);
+        }
+        let follow_ups = self.agent.handle.take_follow_ups();
+        if follow_ups.is_empty() {
+            self.go_on()?;
+            return Ok(Step::Over { end: end(text, stop) });
+        }
+        state.turns = 0;
+        self.append(follow_ups).await?;
+        Ok(Step::CallModel)
+    }
+
+    /// Ends the run if it was cancelled, or if the emitter failed.
+    fn go_on(&self) -> Result<(), AgentEnd> {
+        if self.patience.cancel.is_cancelled() {
+            return Err(AgentEnd::Cancelled);
+        }
+        self.watch.fault().map_or(Ok(()), |fault| Err(internal(fault)))
+    }
+
+    /// The stored conversation, which is read once.
+    async fn conversation(&mut self) -> Result<&mut Conversation, AgentEnd> {
+        let read = match self.conversation.take() {
+            Some(read) => read,
+            None => {
+                let loading = self.patience.with("store", async { self.agent.store.load().await });
+                let messages =
+                    loading.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))?;
+                let messages = transcript::repaired(messages);
+                Conversation { ids: CallIds::of(&messages), messages }
+            }
+        };
+        Ok(self.conversation.insert(read))
+    }
+
+    async fn append(&mut self, messages: Vec<Message>) -> Result<(), AgentEnd> {
+        self.conversation().await?.messages.extend_from_slice(&messages);
+        let appending = self.patience.with("store", async { self.agent.store.append(messages).await });
+        appending.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
+    }
+
+    /// Appends the messages that a person queued during the run.
+    async fn steer(&mut self) -> Result<(), AgentEnd> {
+        let messages = self.agent.handle.take_steering();
+        if messages.is_empty() {
+            return Ok(());
+        }
+        self.append(messages.clone()).await?;
+        self.tell(AgentEvent::Steered { messages: Arc::new(messages) }).await;
+        Ok(())
+    }
+
+    /// Asks the executor which tools the model may call.
+    fn offer(&self) -> Result<Vec<OfferedTool>, AgentEnd> {
+        guarded::call("executor", || self.agent.executor.offers()).map_err(internal)
+    }
+
+    async fn ask(&mut self, state: &mut RunState) -> Result<Answer, AgentEnd> {
+        let offers = self.offer()?;
+        self.tell(AgentEvent::TurnStart { iteration: state.iterations }).await;
+        let config = &self.agent.config;
+        let (provider, silence) = (Arc::clone(&self.agent.provider), config.model_silence);
+        let system = config.system.iter().map(Message::system);
+        let (cancel, watch) = (self.patience.cancel.child_token(), Arc::clone(&self.watch));
+        let conversation = self.conversation().await?;
+        let request = ModelRequest {
+            model: config.model.clone(),
+            messages: system.chain(conversation.messages.iter().cloned()).collect(),
+            tools: offers.iter().map(|offer| offer.decl.clone()).collect(),
+            max_tokens: config.max_tokens,
+            temperature: config.temperature,
+            cancel,
+        };
+        let asked = ask(&*provider, request, &offers, &mut conversation.ids, silence, &watch).await;
+        self.offers = Some(offers);
+        match asked {
+            Ok(answer) => {
+                state.count(answer.usage);
+                Ok(answer)
+            }
+            Err(BrokenAnswer { text, end, usage }) => {
+                state.count(usage);
+                self.keep_text(text).await?;
+                Err(end)
+            }
+        }
+    }
+
+    /// Stores the model's text; empty text is not stored.
+    async fn keep_text(&mut self, text: String) -> Result<(), AgentEnd> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let message = Message::assistant(text, Vec::new());
+        self.append(vec![message.clone()]).await?;
+        self.tell(AgentEvent::MessageEnd { message: Arc::new(message) }).await;
+        Ok(())
+    }
+}
+
+/// The end that an answer without calls means for the run.
+fn end(text: String, stop: StopReason) -> AgentEnd {
+    let failed = |kind, message: &str| AgentEnd::Provider { kind, message: message.to_owned() };
+    match stop {
+        StopReason::Length => AgentEnd::Length { text },
+        StopReason::ContentFilter => {
+            failed(ProviderErrorKind::Rejected, "the provider withheld the rest of the answer")
+        }
+        StopReason::ToolCalls if text.is_empty() => {
+            failed(ProviderErrorKind::Malformed, "the model waits for calls that it has not made")
+        }
+        // Whether the answer is complete is not known.
+        StopReason::Other(reason) => failed(
+            ProviderErrorKind::Incomplete,
+            &format!("the answer ended for a reason that is not known: {}", reason.escape_debug()),
+        ),
+        StopReason::Stop | StopReason::ToolCalls => AgentEnd::Answer { text },
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+fn internal(fault: Fault) -> AgentEnd {
+    internal_text(fault.to_string())
+}
+
+fn internal_text(message: String) -> AgentEnd {
+    AgentEnd::Internal { message }
+}
+
+#[cfg(test)]
+mod tests;
