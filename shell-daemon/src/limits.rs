@@ -66,12 +66,12 @@ pub(crate) const PROTECTED_SHARE: usize = 20_000;
 /// waits for the scan.
 pub(crate) const PROTECTED_TIME: Duration = Duration::from_secs(2);
 
-/// Protected paths that are remembered per mount. Each costs about a microsecond after every command, and
-/// memory.
+/// Protected paths that are remembered per mount. Each costs about 10 µs after every command, since files are
+/// read and compared, and memory.
 pub(crate) const PROTECTED_FOUND: usize = 50_000;
 
-/// Bytes of protected files that one scan reads and compares, on file systems in memory, which record no time
-/// for a write through a mapping. A scan that reaches it reports itself as incomplete.
+/// Bytes of protected files that one scan reads and compares. A scan that reaches it reports itself as
+/// incomplete.
 pub(crate) const PROTECTED_CONTENT: u64 = 8 << 20;
 
 /// Folders that are remembered per mount. Each costs about a microsecond after every command, and memory.
@@ -105,10 +105,6 @@ pub(crate) const MAPPINGS_PER_LOOK: u64 = 20_000;
 /// Mappings and descriptors that a command and its jobs may have. More take too long to count, and one thread looks at all
 /// commands of a session.
 pub(crate) const MOST_MAPPINGS: u64 = 200_000;
-
-/// How long the first process of a command may be taken for our program before its `exec`, as long as it has
-/// used hardly any processor time.
-pub(crate) const UNBORN_TIME: Duration = Duration::from_secs(1);
 
 /// Looks in a row that may miss processes because others end during the look. Then the command is stopped and
 /// counted.

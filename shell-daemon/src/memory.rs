@@ -148,10 +148,17 @@ impl Meter {
         used
     }
 
-    /// The private pages and page tables of these processes, summed over the processes.
+    /// The private pages and page tables of these processes. Pages that several of them share count once for
+    /// each, unless the sum exceeds `limit`.
     pub(crate) fn private(processes: &[Entry], limit: u64) -> Used {
-        let (own, lost) = Own::of_each(processes);
-        let bytes = private(&own);
+        let (mut own, lost) = Own::of_each(processes);
+        let mut bytes = private(&own);
+        if bytes > limit {
+            // Whether two processes have one address space may be unknown: then both count.
+            let (kept, doubtful) = once_each(own, share_memory);
+            own = kept;
+            bytes = shares(&own) + shares(&doubtful);
+        }
         Used { bytes, partial: Partial::of_lost(lost, bytes, limit), ..Used::default() }
     }
 

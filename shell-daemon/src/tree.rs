@@ -49,6 +49,11 @@ impl Process {
         entry(self.pid).is_some_and(|entry| entry.process == self && !entry.ended)
     }
 
+    /// The size of its address space, with memory behind it or not; none if it is gone.
+    pub(crate) fn virtual_bytes(self) -> Option<u64> {
+        entry(self.pid).filter(|entry| entry.process == self).map(|entry| entry.virtual_bytes)
+    }
+
     pub(crate) fn kill(self) {
         self.signal(Signal::KILL);
     }
@@ -201,7 +206,8 @@ pub(crate) struct Below {
     pub(crate) living: Vec<Entry>,
     /// The number of zombies: each takes a process number and an entry in the kernel's list.
     pub(crate) ended: usize,
-    /// Processes ended all the time while these were listed, and may have hidden others.
+    /// New processes came all the time while these were listed, so there may be others. One that ends hands
+    /// its children to a process whose list was read before.
     pub(crate) has_gap: bool,
 }
 

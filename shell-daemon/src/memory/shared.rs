@@ -137,20 +137,25 @@ impl<'a> Shared<'a> {
     /// table of descriptors.
     pub(super) fn add_descriptors(&mut self, entry: &Entry) -> Result<(), Unread> {
         let first = entry.process.pid;
+        // Each with whether its descriptors count against the look's bound. Where the kernel does not say
+        // whether a thread has a separate table, most have none, so only the first thread's counts.
         let mut folders = Vec::new();
         if !entry.is_headless {
-            folders.push(PathBuf::from(format!("/proc/{}", first.as_raw_pid())));
+            folders.push((PathBuf::from(format!("/proc/{}", first.as_raw_pid())), true));
         }
         if entry.threads > 1 || entry.is_headless {
-            folders.extend(tree::threads(entry).into_iter().filter(|thread| {
+            folders.extend(tree::threads(entry).into_iter().filter_map(|thread| {
                 // The first thread's table was read above; where that thread has ended, its table cannot be
                 // read at all.
-                tree::thread_number(thread)
-                    .is_some_and(|one| one != first && share_descriptors(first, one) != Some(true))
+                let one = tree::thread_number(&thread).filter(|one| *one != first)?;
+                match share_descriptors(first, one) {
+                    Some(true) => None,
+                    answer => Some((thread, answer == Some(false))),
+                }
             }));
         }
         let mut refused = None;
-        for folder in folders {
+        for (folder, counts) in folders {
             let descriptors = match fs::read_dir(folder.join("fd")) {
                 Ok(descriptors) => descriptors,
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -161,7 +166,9 @@ impl<'a> Shared<'a> {
                 Err(_) => continue,
             };
             for descriptor in descriptors.flatten() {
-                self.take_one()?;
+                if counts {
+                    self.take_one()?;
+                }
                 match fs::metadata(descriptor.path()) {
                     Ok(file) if self.devices.contains(&file.dev()) => {
                         let key = Key { device: file.dev(), inode: file.ino(), is_segment: false };

@@ -63,6 +63,8 @@ struct Look<'a> {
     /// The time when it began.
     now: (i64, i64),
     to_read: Queue,
+    /// Paths that this scan has found.
+    found: HashSet<PathBuf>,
     /// Paths made or changed since the last scan.
     new: BTreeSet<PathBuf>,
 }
@@ -85,7 +87,8 @@ impl Mount {
     pub(super) fn look(&mut self, patterns: &ProtectedPaths, budget: &mut Budget) -> Vec<String> {
         let now = clock_gettime(ClockId::Realtime);
         let now = (now.tv_sec, now.tv_nsec);
-        let mut look = Look { patterns, budget, now, to_read: Queue::default(), new: BTreeSet::new() };
+        let (to_read, found, new) = (Queue::default(), HashSet::new(), BTreeSet::new());
+        let mut look = Look { patterns, budget, now, to_read, found, new };
         if self.folders.is_empty() {
             look.to_read.add(PathBuf::new(), false);
         }
@@ -420,12 +423,17 @@ impl Mount {
     /// since. In a folder that the first scan left out, it is new only if it has changed since the session
     /// began.
     fn find(&mut self, path: PathBuf, stat: &Stat, is_unknown: bool, look: &mut Look<'_>) {
+        // A folder's names are read again after its paths were checked one by one: read each file once.
+        if !look.found.insert(path.clone()) && self.found.contains_key(&path) {
+            return;
+        }
         let mut found = Found::of(stat);
-        self.contents.add(&mut found, &self.handle, &path, look.budget);
+        self.contents.add(&mut found, stat, &self.handle, &path, look.budget);
         if self.found.len() >= PROTECTED_FOUND && !self.found.contains_key(&path) {
             look.budget.complete = false;
             return;
         }
+        let found = found.after(self.found.get(&path).copied());
         match self.found.insert(path.clone(), found) {
             Some(before) if before.is_same(found) => {}
             None if is_unknown && self.was_there(stat) => {}

@@ -1,11 +1,10 @@
 //! Telling one state of a file from another.
 
 use std::{
-    collections::HashMap,
     fs::File,
     hash::{BuildHasher as _, Hasher as _, RandomState},
-    io::Read as _,
-    os::fd::{AsFd, OwnedFd},
+    io::{self, Read},
+    os::fd::AsFd,
     path::Path,
 };
 
@@ -31,19 +30,18 @@ pub(super) struct Found {
     /// `None` for a folder: its contents are found by themselves.
     pub(super) identity: Option<Identity>,
     pub(super) place: (u64, u64),
-    /// A hash of what is in it, where a change may leave the times as they are and it could be read.
+    /// A hash of what is in a regular file, if it could be read.
     content: Option<u64>,
 }
 
-/// Compares the contents of files on file systems in memory. They record no time for a write through a mapping
-/// that was read before: on tmpfs and ramfs no fault tells them (`page_mkwrite` is missing in `mm/shmem.c` and
-/// `fs/ramfs/file-mmu.c`).
+/// Compares the contents of files. A program that has a file mapped can write to it without a new time: on file
+/// systems in memory always, on others between its first write and the next time that the kernel writes the
+/// page to the disk, about half a minute (`page_mkwrite` in the kernel's `Documentation/filesystems/locking.rst`).
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// With a key of this process, so that no command can make two contents of one hash.
     hasher: RandomState,
-    /// Whether the file system of a device is, or may be, in memory.
-    devices: HashMap<u64, bool>,
+    buffer: Vec<u8>,
 }
 
 impl Identity {
@@ -76,6 +74,14 @@ impl Found {
         Self { kind, identity: identity_of_file, place: identity.place, content: None }
     }
 
+    /// The same state as the one found before, if no more than its content is unknown now.
+    pub(super) fn after(mut self, before: Option<Self>) -> Self {
+        if let Some(before) = before.filter(|before| before.is_same(self)) {
+            self.content = self.content.or(before.content);
+        }
+        self
+    }
+
     /// Whether both are one state. A content that one of them does not have is not compared.
     pub(super) fn is_same(self, other: Self) -> bool {
         let contents = self.content.zip(other.content);
@@ -85,66 +91,56 @@ impl Found {
 }
 
 impl Contents {
-    /// Adds the content of a regular file below `mount` where it has to be compared, within the budget.
-    pub(super) fn add(&mut self, found: &mut Found, mount: impl AsFd, path: &Path, budget: &mut Budget) {
-        if found.kind == FileType::RegularFile {
-            found.content = self.hash(found.place, mount, path, budget).unwrap_or_else(|errno| {
-                // What this user may not read, a command of this user cannot map.
-                budget.complete &= super::mount::is_gone(errno) || errno == Errno::ACCESS;
-                None
-            });
-        }
-    }
-
-    fn hash(
+    /// Adds the content of a regular file below `mount`, within the budget.
+    pub(super) fn add(
         &mut self,
-        place: (u64, u64),
+        found: &mut Found,
+        stat: &Stat,
         mount: impl AsFd,
         path: &Path,
         budget: &mut Budget,
-    ) -> Result<Option<u64>, Errno> {
-        let open = |flags: OFlags| -> Result<OwnedFd, Errno> {
-            let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-            let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat2(mount.as_fd(), path, flags, Mode::empty(), how)
-        };
-        let in_memory = match self.devices.get(&place.0) {
-            Some(known) => *known,
-            None => {
-                let asked = open(OFlags::PATH)?;
-                if rustix::fs::fstat(&asked)?.st_dev != place.0 {
-                    return Ok(None);
-                }
-                let kind = rustix::fs::fstatfs(&asked)?.f_type;
-                let in_memory = u32::try_from(kind).is_ok_and(|kind| IN_MEMORY.contains(&kind));
-                *self.devices.entry(place.0).or_insert(in_memory)
-            }
-        };
-        if !in_memory {
-            return Ok(None);
+    ) {
+        if found.kind == FileType::RegularFile {
+            found.content = self.hash(stat, mount, path, budget);
         }
+    }
+
+    /// `None` if it could not be read, or if another file has taken its place, which the next scan sees.
+    fn hash(&mut self, found: &Stat, mount: impl AsFd, path: &Path, budget: &mut Budget) -> Option<u64> {
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         // Not blocking, in case a pipe has taken the file's place.
-        let file = File::from(open(OFlags::RDONLY | OFlags::NONBLOCK)?);
-        let stat = rustix::fs::fstat(&file)?;
-        let size = stat.st_size.unsigned_abs();
-        // Another file in its place is seen by the next scan.
-        if (stat.st_dev, stat.st_ino) != place || !budget.take_content(size) {
-            return Ok(None);
-        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat2(mount.as_fd(), path, flags, Mode::empty(), how);
+        let read = opened.and_then(|file| {
+            let stat = rustix::fs::fstat(&file)?;
+            let is_another = (stat.st_dev, stat.st_ino) != (found.st_dev, found.st_ino);
+            if is_another || !budget.take_content(stat.st_size.unsigned_abs()) {
+                return Ok(None);
+            }
+            self.hash_of(File::from(file).take(stat.st_size.unsigned_abs())).map(Some)
+        });
+        read.unwrap_or_else(|errno| {
+            // A file of another user that may not be read was never mapped by a command of this user. This
+            // user's own may have been, before it was made unreadable.
+            let is_foreign = found.st_uid != rustix::process::geteuid().as_raw();
+            budget.complete &= super::mount::is_gone(errno) || (errno == Errno::ACCESS && is_foreign);
+            None
+        })
+    }
+
+    fn hash_of(&mut self, mut file: impl Read) -> Result<u64, Errno> {
+        self.buffer.resize(PIECE, 0);
         let mut hasher = self.hasher.build_hasher();
-        let (mut file, mut bytes) = (file.take(size), vec![0; PIECE]);
         loop {
-            match file.read(&mut bytes) {
-                Ok(0) => return Ok(Some(hasher.finish())),
-                Ok(count) => hasher.write(&bytes[..count]),
+            match file.read(&mut self.buffer) {
+                Ok(0) => return Ok(hasher.finish()),
+                Ok(count) => hasher.write(&self.buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             }
         }
     }
 }
-
-/// Tmpfs, ramfs, and overlays, which may have their files on either (`include/uapi/linux/magic.h`).
-const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x794c_7630];
 
 /// Bytes of one read.
 const PIECE: usize = 64 << 10;

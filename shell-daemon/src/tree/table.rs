@@ -9,7 +9,7 @@ use std::{
 use rustix::process::Pid;
 
 use super::{Below, Process};
-use crate::ShellError;
+use crate::{ShellError, limits::THREADS_PER_PROCESS};
 
 /// The kernel's numbers about one process.
 #[expect(
@@ -53,12 +53,6 @@ impl Entry {
         entry(self.process.pid).is_some_and(|now| now.process == self.process && now.virtual_bytes > 0)
     }
 
-    /// The entry of a process as if it were just forked.
-    #[cfg(test)]
-    pub(crate) fn unborn(pid: Pid) -> Option<Self> {
-        Some(Self { threads: 1, is_forked: true, used_ticks: 0, ..entry(pid)? })
-    }
-
     /// Whether it has run no other program since it was forked.
     pub(crate) fn is_forked(&self) -> bool {
         self.is_forked
@@ -67,6 +61,28 @@ impl Entry {
     /// Its parent's number.
     pub(crate) fn parent(&self) -> i32 {
         self.parent
+    }
+}
+
+#[cfg(test)]
+impl Entry {
+    /// A process that was just forked.
+    pub(crate) fn unborn(number: i32, virtual_bytes: u64) -> Self {
+        let pid = Pid::from_raw(number).expect("a number above 0");
+        Self {
+            process: Process { pid, started: 1 },
+            threads: 1,
+            is_headless: false,
+            virtual_bytes,
+            thread: pid,
+            parent: 1,
+            group: number,
+            ended: false,
+            is_stopped: false,
+            is_running: true,
+            is_forked: true,
+            used_ticks: 0,
+        }
     }
 }
 
@@ -127,13 +143,15 @@ pub(crate) fn near_below(root: Process, most: usize) -> Option<Below> {
     let Some(first) = first else { return Some(below) };
     let mut seen = HashSet::from([root.pid]);
     let mut parents = vec![first];
+    // `most` is from half of a command's processes on.
+    let most_threads = most.saturating_mul(2 * THREADS_PER_PROCESS).max(NEAR_THREADS);
     for _ in 0..NEAR_ROUNDS {
         let (mut is_new, mut threads, mut read) = (false, 0, 0);
         // `parents` grows meanwhile.
         while let Some(parent) = parents.get(read).copied() {
             read += 1;
             threads += parent.threads;
-            if threads > NEAR_THREADS {
+            if threads > most_threads {
                 return None;
             }
             for pid in children(&parent)? {
@@ -261,5 +279,6 @@ const UNBORN_TICKS: u64 = 1;
 /// How often the lists of children are read at most.
 const NEAR_ROUNDS: u32 = 4;
 
-/// Above this number of threads the list of all processes is faster.
+/// Above this number of threads the list of all processes is faster. More are walked where a command may have
+/// more.
 const NEAR_THREADS: usize = 1024;

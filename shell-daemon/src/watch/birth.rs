@@ -1,43 +1,34 @@
 //! The start of a command's shell, as looks see it. Before its `exec`, its process runs our program, which hides
 //! its memory, and its memory is not the command's.
 
-use std::time::Instant;
-
-use crate::{
-    limits::UNBORN_TIME,
-    tree::{Below, Process},
-};
+use crate::tree::{Below, Process};
 
 /// Whether a command's shell has been started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Birth {
     /// No process has been seen.
     Awaited,
-    /// One process has ever been seen, which may be the shell before its `exec`.
-    Unborn {
-        process: Process,
-        since: Instant,
-    },
+    /// One process has ever been seen, which is the shell before its `exec`, or looks like it.
+    Unborn(Process),
     Born,
 }
 
 impl Birth {
-    /// The state after a look. A command could start many processes one after the other that each look like a
-    /// shell before its `exec`, so any other process than the first one, and the end of that one, means that
-    /// the shell has run.
-    pub(super) fn after(self, below: &Below, now: Instant) -> Self {
+    /// The state after a look, where the command's init has an address space of `init_bytes`.
+    ///
+    /// A shell before its `exec` uses its init's address space, or a copy of it, so it has the same size. A
+    /// command could start processes of that size too, each of which seems to wait for its `exec`. So any other
+    /// process than the first one, and the end of that one, means that the shell has run.
+    pub(super) fn after(self, below: &Below, init_bytes: Option<u64>) -> Self {
         match (self, below.living.as_slice()) {
             (Self::Awaited, []) if below.ended == 0 => Self::Awaited,
-            (Self::Awaited, [one]) if below.ended == 0 && one.may_be_unborn() => {
-                Self::Unborn { process: one.process, since: now }
-            }
-            (Self::Unborn { process, since }, [one])
+            (Self::Awaited | Self::Unborn(_), [one])
                 if below.ended == 0
-                    && one.process == process
+                    && (self == Self::Awaited || self == Self::Unborn(one.process))
                     && one.may_be_unborn()
-                    && now.duration_since(since) < UNBORN_TIME =>
+                    && init_bytes == Some(one.virtual_bytes) =>
             {
-                self
+                Self::Unborn(one.process)
             }
             _ => Self::Born,
         }
@@ -51,24 +42,28 @@ mod tests {
 
     #[test]
     fn a_process_looks_like_the_shell_before_its_program_only_once() {
-        let pids = [rustix::process::getpid(), rustix::process::Pid::INIT];
-        let entries = pids.map(|pid| Entry::unborn(pid).expect("it runs"));
+        let size = 10 << 20;
+        let [first, other] = [7, 8].map(|number| Entry::unborn(number, size));
         let look = |living: &[Entry]| Below { living: living.to_vec(), ..Below::default() };
-        let begun = Instant::now();
-        let after = |birth: Birth, below: &Below| birth.after(below, begun);
-        let first = after(after(Birth::Awaited, &look(&[])), &look(&entries[..1]));
-        assert_eq!(first, Birth::Unborn { process: entries[0].process, since: begun });
-        assert_eq!(after(first, &look(&entries[..1])), first);
-        let waited = Below { ended: 1, ..look(&entries[..1]) };
+        let after = |birth: Birth, below: &Below| birth.after(below, Some(size));
+        let unborn = after(after(Birth::Awaited, &look(&[])), &look(&[first]));
+        assert_eq!(unborn, Birth::Unborn(first.process));
+        assert_eq!(after(unborn, &look(&[first])), unborn);
+        let (mut with_thread, mut larger) = (first, first);
+        with_thread.threads = 2;
+        larger.virtual_bytes += 4096;
         for (what, below) in [
             ("nothing", look(&[])),
-            ("another process", look(&entries[1..])),
-            ("a further process", look(&entries)),
-            ("a zombie", waited),
+            ("another process", look(&[other])),
+            ("a further process", look(&[first, other])),
+            ("a thread", look(&[with_thread])),
+            ("more addresses", look(&[larger])),
+            ("a zombie", Below { ended: 1, ..look(&[first]) }),
         ] {
-            assert_eq!(after(first, &below), Birth::Born, "{what}");
+            assert_eq!(after(unborn, &below), Birth::Born, "{what}");
             assert_eq!(after(Birth::Born, &below), Birth::Born, "{what}");
         }
-        assert_eq!(first.after(&look(&entries[..1]), begun + UNBORN_TIME), Birth::Born);
+        assert_eq!(after(Birth::Awaited, &look(&[larger])), Birth::Born);
+        assert_eq!(unborn.after(&look(&[first]), None), Birth::Born);
     }
 }

@@ -122,8 +122,10 @@ impl Watched {
         let Ok(used) = self.note(&frozen.below, Motion::Stopped, meter) else {
             return Err(Breach::Hidden);
         };
-        // A doubt ends by full looks only.
-        self.counted = (partial == Some(Partial::TooMany) && used.doubtful == 0).then(|| Counted {
+        // Where running processes have more mappings than a look reads, so they have shortly after: otherwise
+        // the next look would only find that out again. A doubt ends by full looks only.
+        let has_many = partial == Some(Partial::TooMany) || self.counted.is_some();
+        self.counted = (has_many && used.doubtful == 0).then(|| Counted {
             at: Instant::now(),
             beside_private: used.beside_private,
             shared_by_all: shared_by_all(),
@@ -173,7 +175,9 @@ impl Watched {
     /// If the look is no valid count; the last count stays then.
     fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<Used, Partial> {
         self.threads = below.threads();
-        self.birth = self.birth.after(below, Instant::now());
+        if self.birth != Birth::Born {
+            self.birth = self.birth.after(below, self.root.virtual_bytes());
+        }
         if self.birth != Birth::Born {
             // The memory of our own program is not the command's.
             return Ok(Used::default());
@@ -201,15 +205,15 @@ impl Watched {
     }
 
     /// The current memory, based on the last full count: only private memory is read again, and the rest of
-    /// the full count is added. Pages that several processes share count for each of them here, so the result
-    /// may be too large, and never too small. `None` if that count is no longer valid.
+    /// the full count is added. `None` if that count is no longer valid.
     fn since_count(&self, below: &Below) -> Option<Used> {
         let counted = self.counted.filter(|counted| {
             counted.at.elapsed() < COUNT_TIME
                 && shared_by_all() < counted.shared_by_all.saturating_add(HIDDEN_GROWTH)
         })?;
-        let used = Meter::private(&below.living, self.bounds.memory_bytes);
         let beside_private = counted.beside_private;
+        let limit = self.bounds.memory_bytes.saturating_sub(beside_private);
+        let used = Meter::private(&below.living, limit);
         let bytes = used.bytes.saturating_add(beside_private);
         used.partial.is_none().then_some(Used { bytes, beside_private, ..used })
     }
