@@ -76,7 +76,7 @@ pub(super) async fn run(
     if !known {
         return Err(ErrorData::invalid_params(unknown_tool(&result), None));
     }
-    Ok(result::of(&result, offered.registry.get(&result.tool)))
+    Ok(result::of(&result, offered.registry.get(&result.tool).as_deref()))
 }
 
 /// The arguments as the client wrote them.

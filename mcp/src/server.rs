@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use portcullis_tools::{ToolRegistry, approval::Approver};
+use portcullis_tools::{ToolChanges, ToolRegistry, approval::Approver};
 use portcullis_types::CancellationToken;
 use rmcp::model::Tool;
 use tokio::sync::{Notify, watch};
@@ -43,6 +43,8 @@ struct Shared {
 pub(super) struct Offered {
     pub(super) registry: Arc<ToolRegistry>,
     pub(super) tools: Vec<Tool>,
+    /// The registry's changes since then.
+    pub(super) changes: ToolChanges,
 }
 
 impl McpServer {
@@ -115,31 +117,38 @@ impl McpServer {
         }
     }
 
+    /// The registry that is served, and its tools at this moment.
     pub(super) fn offered(&self) -> Arc<Offered> {
+        let known = Arc::clone(&self.shared.offered.borrow());
+        if !known.changes.has_changed() {
+            return known;
+        }
+        self.list_again(&known);
         Arc::clone(&self.shared.offered.borrow())
     }
 
     /// Updates the offered tools after a call, which may have found that a tool cannot run. Clients are
     /// notified if the list changes.
     pub(super) fn look_again(&self, known: &Arc<Offered>) {
-        if known.registry.offered().count() == known.tools.len() {
-            return;
+        if known.registry.offered().len() != known.tools.len() {
+            self.list_again(known);
         }
-        match offered(Arc::clone(&known.registry)) {
-            Ok(now) => {
-                // Skip the update if another registry is served meanwhile.
-                let _is_changed = self.shared.offered.send_if_modified(|served| {
-                    let is_same = Arc::ptr_eq(&served.registry, &known.registry);
-                    if is_same {
-                        *served = now;
-                    }
-                    is_same
-                });
+    }
+
+    fn list_again(&self, known: &Arc<Offered>) {
+        let now = offered(Arc::clone(&known.registry)).unwrap_or_else(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools stays as it was");
+            let (registry, changes) = (Arc::clone(&known.registry), known.registry.changes());
+            Arc::new(Offered { registry, tools: known.tools.clone(), changes })
+        });
+        // Skip the update if another registry is served meanwhile.
+        let _is_changed = self.shared.offered.send_if_modified(|served| {
+            let is_same = Arc::ptr_eq(&served.registry, &known.registry);
+            if is_same {
+                *served = now;
             }
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools stays as it was");
-            }
-        }
+            is_same
+        });
     }
 
     /// Notifies of changes to the offered tools.
@@ -174,8 +183,10 @@ impl fmt::Debug for McpServer {
 }
 
 fn offered(registry: Arc<ToolRegistry>) -> Result<Arc<Offered>, McpError> {
+    // Before the tools are read: a change meanwhile is then seen as one.
+    let changes = registry.changes();
     let tools = listing::tools(&registry)?;
-    Ok(Arc::new(Offered { registry, tools }))
+    Ok(Arc::new(Offered { registry, tools, changes }))
 }
 
 /// Counter of running calls.

@@ -90,11 +90,23 @@ impl Session {
     }
 
     fn announce_changes(&self, peer: Peer<RoleServer>) {
-        let mut changes = self.server.changes();
+        let server = self.server.clone();
+        let mut changes = server.changes();
         self.herald.get_or_init(|| {
             task::spawn(async move {
                 let mut known = Arc::clone(&changes.borrow_and_update());
-                while changes.changed().await.is_ok() {
+                loop {
+                    let mut of_registry = known.changes.clone();
+                    tokio::select! {
+                        // `biased`: the registry's change is the reason for this one, and is done with it.
+                        biased;
+                        changed = changes.changed() => if changed.is_err() { return },
+                        () = of_registry.changed() => {
+                            // Lists the tools anew.
+                            server.offered();
+                            continue;
+                        }
+                    }
                     let now = Arc::clone(&changes.borrow_and_update());
                     if now.tools != known.tools && peer.notify_tool_list_changed().await.is_err() {
                         return;

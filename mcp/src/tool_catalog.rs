@@ -55,7 +55,7 @@ impl Dialect {
     pub fn tools(self, registry: &ToolRegistry) -> OfferedTools {
         let mut remarks = Vec::new();
         let mut tools = Vec::new();
-        for tool in registry.offered() {
+        for tool in &registry.offered() {
             let name = &tool.decl().name;
             match self.tool(registry, tool) {
                 Ok(shown) => tools.push(shown),
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_tool_has_the_shape_that_each_client_knows() {
         let (_state, registry) = registry("");
-        let tool = registry.get("get_current_time").expect("shipped");
+        let tool = &registry.get("get_current_time").expect("shipped");
         let shapes = ALL.map(|client| client.tool(&registry, tool).expect("every client can say it"));
         insta::assert_snapshot!(serde_json::to_string_pretty(&shapes).expect("encodes"));
     }

@@ -2,14 +2,11 @@
 //! so do embedders with tools of their own.
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
 
-use portcullis_policy::{
-    Approval, AuditSync, GrantedMount, KnownTools, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
-};
+use portcullis_policy::{Approval, AuditSync, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy};
 use portcullis_types::{SandboxTier, Tool, ToolName};
 use serde_json::Value;
 
@@ -29,15 +26,15 @@ use crate::{
     shell::{ShellBackend, ShellPlace, SidecarTerms},
     slots::CallSlots,
     state,
-    table::ToolTable,
+    table::{ServedTools, ToolTable},
 };
 
 mod registration;
 
-/// The policy in force, and its facts about each registered tool.
+/// The policy in force, and the tools that it is about.
 struct Known {
     policy: Arc<WorkspaceSecurityPolicy>,
-    tools: BTreeMap<ToolName, ToolFacts>,
+    tools: Arc<ServedTools>,
 }
 
 /// Builder of a registry. [`ToolRegistry::builder`] lists the defaults.
@@ -55,6 +52,8 @@ pub struct RegistryBuilder {
     steps: Vec<ShippedModule>,
     outside: Vec<OutsideModule>,
     refused: Vec<RefusedModule>,
+    /// Names of tools that are added later.
+    awaited: Vec<ToolName>,
     shell: ShellPlace,
     /// The host folder of the mounts, and paths that no mount may touch. Without them there is no shell.
     workspace: Option<(PathBuf, Vec<PathBuf>)>,
@@ -76,6 +75,7 @@ impl RegistryBuilder {
             steps: Vec::new(),
             outside: Vec::new(),
             refused: Vec::new(),
+            awaited: Vec::new(),
             shell: ShellPlace::Nowhere,
             workspace: None,
         }
@@ -91,6 +91,14 @@ impl RegistryBuilder {
     /// Adds a native tool behind a pointer, as `IntoTool` of `portcullis-adapters` returns it.
     pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.natives.push((tool, ToolOrigin::Native));
+        self
+    }
+
+    /// Says that tools with these names are added while the registry serves, by [`ToolRegistry::add_tool`], so
+    /// that entries of the policy may name them. Without this, such an entry is a fault: it would be taken for
+    /// a misspelt name.
+    pub fn awaits(mut self, names: impl IntoIterator<Item = ToolName>) -> Self {
+        self.awaited.extend(names);
         self
     }
 
@@ -264,7 +272,9 @@ impl RegistryBuilder {
         registration.outside(self.outside, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;
         // Before anything is opened for calls: a misspelt entry would restrict no tool.
-        let idle = policy.check_tools(&known_tools(&tools, &steps, &lock, &refused))?;
+        let mut names = known_tools(&tools, &steps, &lock, &refused);
+        self.awaited.iter().for_each(|name| names.add(name));
+        let idle = policy.check_tools(&names)?;
         tools.note_lost(lost(&tools, &lock, &refused));
 
         let policy = Arc::new(policy.with_modules(digests));
@@ -275,10 +285,10 @@ impl RegistryBuilder {
         let (audit, recovery) = AuditLog::open(&state, sync)?;
         tell(&recovery, &refused);
         // Set after all tools are registered and before any is called.
-        let facts = tools.iter().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
-        let _ = known.set(Known { policy: Arc::clone(&policy), tools: facts.collect() });
+        let tools = Arc::new(ServedTools::new(tools));
+        let _ = known.set(Known { policy: Arc::clone(&policy), tools: Arc::clone(&tools) });
         let host = Host {
-            tools: Arc::new(tools),
+            tools,
             mounts: self.mounts.unwrap_or_default(),
             audit: Arc::new(audit),
             outputs,
@@ -326,8 +336,9 @@ fn default_state() -> Option<PathBuf> {
 fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
     Arc::new(move |stored| {
         let Some(Known { policy, tools }) = known.get() else { return false };
+        let tools = tools.snapshot();
         let tool = stored["tool"].as_str().and_then(|tool| tools.get(tool));
-        let Some(Ok(now)) = tool.map(|facts| policy.assign(facts)) else { return false };
+        let Some(Ok(now)) = tool.map(|tool| policy.assign(tool.facts())) else { return false };
         let Some(mounts) = stored["grant"]["mounts"].as_array() else { return false };
         if now.approval == Approval::Deny {
             return false;

@@ -14,7 +14,7 @@ use crate::{Caller, RegisteredTool, ToolRegistry, hint::hinted};
 #[async_trait]
 impl ToolExecutor for ToolRegistry {
     fn offers(&self) -> Vec<OfferedTool> {
-        self.offered().map(|tool| offered(self, tool)).collect()
+        self.offered().iter().map(|tool| offered(self, tool)).collect()
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {

@@ -58,7 +58,7 @@ pub use portcullis_sandbox::{
     links::{LinkReport, PrivatePaths, examine_links},
 };
 pub use registered::RegisteredTool;
-pub use registry::{NameHolder, RegistryError, ToolRegistry};
+pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};
 
 /// Re-exported for callers.
 pub use portcullis_types::{EventFn, ToolCall, ToolResult};

@@ -3,8 +3,11 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use portcullis_policy::{Approval, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy};
-use portcullis_types::{InvalidToolName, ToolCall, ToolError, ToolName, ToolResult, escape_for_display};
+use portcullis_types::{
+    InvalidToolName, Tool, ToolCall, ToolError, ToolName, ToolResult, escape_for_display,
+};
 use thiserror::Error;
+use tokio::sync::watch;
 
 use crate::{
     arguments::SchemaError,
@@ -15,6 +18,7 @@ use crate::{
     pipeline::{Host, PendingRecord, admit, after, authorize, check, record, resolve, run, shape},
     registered::RegisteredTool,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
+    shell::ShellBackend,
     table::ToolTable,
 };
 
@@ -88,21 +92,57 @@ impl ToolRegistry {
     ///
     /// Does not wait. A command that still runs keeps its session until its call ends.
     pub fn end_run(&self, caller: &Caller) {
-        let sidecars = self.tools().filter_map(|tool| tool.shell_backend()?.sidecar());
-        sidecars.for_each(|sidecar| sidecar.end_run(&caller.owner()));
+        for tool in self.tools() {
+            if let Some(sidecar) = tool.shell_backend().and_then(ShellBackend::sidecar) {
+                sidecar.end_run(&caller.owner());
+            }
+        }
     }
 
-    /// The tools, by name.
-    pub fn tools(&self) -> impl Iterator<Item = &RegisteredTool> {
-        self.host.tools.iter()
+    /// The tools at this moment, by name.
+    #[must_use]
+    pub fn tools(&self) -> Vec<Arc<RegisteredTool>> {
+        self.host.tools.snapshot().iter().cloned().collect()
     }
 
-    /// The tools to show to a model, by name: without those that the policy denies, that cannot run here, or
-    /// that their author hides.
-    pub fn offered(&self) -> impl Iterator<Item = &RegisteredTool> {
-        self.tools()
-            .filter(|tool| !tool.meta().hidden && self.absence(tool).is_none())
-            .filter(|tool| self.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny))
+    /// The tools to show to a model at this moment, by name: without those that the policy denies, that cannot
+    /// run here, or that their author hides.
+    #[must_use]
+    pub fn offered(&self) -> Vec<Arc<RegisteredTool>> {
+        let is_allowed = |tool: &RegisteredTool| {
+            self.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny)
+        };
+        let mut tools = self.tools();
+        tools.retain(|tool| !tool.meta().hidden && self.absence(tool).is_none() && is_allowed(tool));
+        tools
+    }
+
+    /// Adds a native tool, as [`RegistryBuilder::tool`] does, while the registry serves. Calls find it from
+    /// now on. An entry of the policy can name it only if the builder was [told of
+    /// it](RegistryBuilder::awaits); without an entry that enables it, its calls are denied.
+    ///
+    /// # Errors
+    /// [`RegistryError`] if a name is invalid or taken, or a schema is unusable; then nothing changes.
+    pub fn add_tool(&self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+        let tool = RegisteredTool::native(tool, ToolOrigin::Native)?;
+        self.host.tools.change(|tools| tools.add(tool))
+    }
+
+    /// Removes a tool that the embedding program added, by its name. Calls that run end in order; later ones
+    /// do not find it. None if the program has no tool of this name.
+    #[must_use = "a name that is no tool of the program removes nothing"]
+    pub fn remove_tool(&self, name: &str) -> Option<Arc<RegisteredTool>> {
+        let remove = |tools: &mut ToolTable| {
+            let is_ours = tools.get(name).is_some_and(|tool| tool.facts().origin == ToolOrigin::Native);
+            if is_ours { tools.remove(name).ok_or(()) } else { Err(()) }
+        };
+        self.host.tools.change(remove).ok()
+    }
+
+    /// Follows the changes of the tools from this moment on.
+    #[must_use]
+    pub fn changes(&self) -> ToolChanges {
+        ToolChanges(self.host.tools.changes())
     }
 
     /// Why no call of a tool can run in this process, whatever the policy allows: there is no shell, or no
@@ -114,8 +154,8 @@ impl ToolRegistry {
 
     /// The tool of a name or an alias.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&RegisteredTool> {
-        self.host.tools.get(name).map(AsRef::as_ref)
+    pub fn get(&self, name: &str) -> Option<Arc<RegisteredTool>> {
+        self.host.tools.snapshot().get(name).cloned()
     }
 
     /// Warnings about policy entries whose tools are absent, which are no faults.
@@ -187,6 +227,29 @@ impl ToolRegistry {
             ..CallRecord::default()
         };
         PendingRecord::new(Arc::clone(&self.host.audit), row)
+    }
+}
+
+/// The changes of a registry's tools, from [`ToolRegistry::changes`].
+#[derive(Debug, Clone)]
+pub struct ToolChanges(watch::Receiver<Arc<ToolTable>>);
+
+impl ToolChanges {
+    /// Whether tools were added or removed since this was made, or since the last [`ToolChanges::changed`].
+    /// Never again after the registry is gone.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        self.0.has_changed().unwrap_or(false)
+    }
+
+    /// Waits until tools are added or removed; for ever after the registry is gone.
+    ///
+    /// # Cancellation
+    /// Safe: no change is lost.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

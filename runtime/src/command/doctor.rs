@@ -247,7 +247,8 @@ async fn start(
     shell: ShellPlace,
 ) -> Result<(ToolRegistry, Option<Posture>), CliError> {
     let registry = setup::registry(envelope, shell).await?;
-    let posture = match (registry.runner(), registry.tools().find_map(shipped)) {
+    let tools = registry.tools();
+    let posture = match (registry.runner(), tools.iter().find_map(|tool| shipped(tool))) {
         (Some(runner), Some(module)) => Some(runner.posture(module).await.map_err(BootstrapError::Wasm)?),
         _ => None,
     };
@@ -370,12 +371,13 @@ fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
 }
 
 fn count(registry: &ToolRegistry) -> ToolCount {
-    let of = |confinement| registry.tools().filter(|tool| tool.confinement() == confinement).count();
+    let tools = registry.tools();
+    let of = |confinement| tools.iter().filter(|tool| tool.confinement() == confinement).count();
     ToolCount {
         wasm: of(Confinement::Wasm),
         shell: of(Confinement::Shell),
         native_unconfined: of(Confinement::Native),
-        quarantined: registry.tools().filter(|tool| tool.facts().standing == Standing::Quarantined).count(),
+        quarantined: tools.iter().filter(|tool| tool.facts().standing == Standing::Quarantined).count(),
         refused_modules: registry.refused_modules().len(),
     }
 }

@@ -274,16 +274,18 @@ async fn what_a_module_says_of_itself_is_what_the_function_says() {
     ];
     for tool in tools {
         let said = tool.spec().declaration();
-        assert_declared(registry.get(&said.name).expect("registered"), &said);
+        assert_declared(&registry.get(&said.name).expect("registered"), &said);
     }
-    let steps = registry.get("vault_copyto").expect("registered").steps();
+    let operation = registry.get("vault_copyto").expect("registered");
+    let steps = operation.steps();
     let functions: [&dyn DeclaredTool; 2] = [&vault_copyto_read_tool(), &vault_copyto_write_tool()];
     for (step, function) in steps.iter().zip(functions) {
         assert_declared(step, &function.spec().declaration());
     }
     assert_eq!(steps.len(), functions.len());
     let tier_and_time = |name: &str| {
-        let facts = registry.get(name).expect("registered").facts();
+        let tool = registry.get(name).expect("registered");
+        let facts = tool.facts();
         (facts.declared_tier.expect("a tier").as_str(), facts.declared_timeout.expect("a time").as_secs())
     };
     assert_eq!(tier_and_time("file_read"), ("read_only", 10));

@@ -56,7 +56,8 @@ async fn a_tool_is_called_by_an_alias_and_recorded_by_its_name() {
     }
     assert_eq!(calls.load(Ordering::SeqCst), 3);
     assert!(world.rows().iter().all(|row| &*row.tool == "grep"));
-    let listed: Vec<_> = registry.tools().map(|tool| tool.decl().name.as_str()).collect();
+    let tools = registry.tools();
+    let listed: Vec<_> = tools.iter().map(|tool| tool.decl().name.as_str()).collect();
     assert!(listed.contains(&"grep") && !listed.contains(&"find_text"), "{listed:?}");
 }
 

@@ -20,6 +20,7 @@ mod person;
 mod pipeline;
 mod policy;
 mod seeds;
+mod serving;
 mod shell;
 mod support;
 mod terminal;

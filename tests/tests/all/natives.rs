@@ -30,9 +30,10 @@ fn shipped() -> Vec<&'static str> {
 #[tokio::test]
 async fn the_shipped_tools_are_registered_with_their_confinement() {
     let (_world, registry) = registry().await;
-    let names: Vec<&str> = registry.tools().map(|tool| tool.facts().name.as_str()).collect();
+    let tools = registry.tools();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.facts().name.as_str()).collect();
     assert_eq!(names, shipped(), "sorted, and every one of them is known");
-    for tool in registry.tools() {
+    for tool in &tools {
         let name = tool.facts().name.as_str();
         let is_guest = name.starts_with("file_") || name == "vault_copyto";
         let confined = match name {
@@ -108,7 +109,8 @@ async fn data_of_a_shipped_tool_fits_the_schema_that_it_declares() {
     }
     let mut with_data = 0;
     for (tool, arguments) in calls {
-        let schema = registry.get(tool).expect("shipped").output_schema();
+        let known = registry.get(tool).expect("shipped");
+        let schema = known.output_schema();
         let Ok(output) = Answer::of(&registry, tool, arguments).await.0.outcome else { continue };
         assert_eq!(output.structured.is_some(), schema.is_some(), "{tool}: data and schema come together");
         let (Some(data), Some(schema)) = (output.structured, schema) else { continue };

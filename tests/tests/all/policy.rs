@@ -36,7 +36,7 @@ async fn a_tool_that_is_switched_off_is_denied_and_says_so() {
     let answer = Answer::of(&registry, "file_list", json!({})).await;
     let said = answer.refused(Denied, "tool_disabled");
     assert!(said.starts_with("tool `file_list` is disabled by policy"), "{said}");
-    let denial = registry.assignment(registry.get("file_list").expect("listed")).expect_err("denied");
+    let denial = registry.assignment(&registry.get("file_list").expect("listed")).expect_err("denied");
     assert_eq!(denial.rule, "tools.file_list.enabled");
     let row = world.rows().pop().expect("a row");
     assert_eq!(row.rule.as_deref(), Some("tools.file_list.enabled"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_policy::{Operation, ShellPolicy, ToolOrigin};
+use portcullis_policy::{ShellPolicy, ToolOrigin};
 use portcullis_types::{Declarations, Tool};
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     native::{Capability, OutputRead, StillGranted},
     output_store::OutputStore,
     registered::RegisteredTool,
-    registry::{NameHolder, RegistryError},
+    registry::RegistryError,
     sandbox::GuestModule,
     shell::{BashTool, ShellBackend},
     table::ToolTable,
@@ -130,12 +130,7 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// Adds a tool, unless one of its names belongs to a step or another tool.
     fn add(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
-        // Otherwise the policy's entry of the step would apply to this tool.
-        if let Some(name) = tool.names().find(|name| Operation::has_step(name.as_str())) {
-            return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::Shipped });
-        }
-        self.tools.insert(tool)
+        self.tools.add(tool)
     }
 }

@@ -20,8 +20,8 @@ use crate::{
 /// A tool that is to be approved.
 #[derive(Debug)]
 pub struct ModuleApproval<'a> {
-    tool: &'a RegisteredTool,
-    declared: &'a Declared,
+    tool: Arc<RegisteredTool>,
+    declared: Declared,
     before: Option<&'a Pin>,
     registry: &'a ToolRegistry,
 }
@@ -45,15 +45,12 @@ impl ToolRegistry {
     pub fn approval_of(&self, name: &str) -> Result<ModuleApproval<'_>, ApproveError> {
         let tool = self.get(name).ok_or_else(|| ApproveError::Unknown { name: name.to_owned() })?;
         let facts = tool.facts();
-        match tool.declared() {
-            Some(declared) if facts.origin == ToolOrigin::ForeignModule => Ok(ModuleApproval {
-                tool,
-                declared,
-                before: self.setup().lock.pin(&facts.name),
-                registry: self,
-            }),
-            _ => Err(ApproveError::NotOutside { name: facts.name.clone() }),
-        }
+        let declared = tool.declared().filter(|_| facts.origin == ToolOrigin::ForeignModule).cloned();
+        let Some(declared) = declared else {
+            return Err(ApproveError::NotOutside { name: facts.name.clone() });
+        };
+        let before = self.setup().lock.pin(&facts.name);
+        Ok(ModuleApproval { tool, declared, before, registry: self })
     }
 
     /// Withdraws the approval of a name, whether or not a tool has that name now. From the next start on the
@@ -107,13 +104,13 @@ impl ModuleApproval<'_> {
     /// The tool.
     #[must_use]
     pub fn tool(&self) -> &RegisteredTool {
-        self.tool
+        &self.tool
     }
 
     /// The tool's declaration.
     #[must_use]
     pub fn declared(&self) -> &Declared {
-        self.declared
+        &self.declared
     }
 
     /// The earlier approval, if there is one.

@@ -29,10 +29,7 @@ mod tests {
     use portcullis_types::SandboxTier;
 
     use super::*;
-    use crate::{
-        BootstrapError, RegistryBuilder, RegistryError, ToolRegistry, native::EchoTool,
-        registered::RegisteredTool,
-    };
+    use crate::{BootstrapError, RegistryBuilder, RegistryError, ToolRegistry, native::EchoTool};
 
     /// Builds, and gives the names of the tools.
     fn names(add: impl FnOnce(RegistryBuilder) -> RegistryBuilder) -> Result<Vec<String>, BootstrapError> {
@@ -41,7 +38,7 @@ mod tests {
         let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
         let policy = WorkspaceSecurityPolicy::load(&options).expect("loads");
         let registry = add(ToolRegistry::builder().policy(policy).state(state.path())).build()?;
-        Ok(registry.tools().map(|tool: &RegisteredTool| tool.decl().name.clone()).collect())
+        Ok(registry.tools().iter().map(|tool| tool.decl().name.clone()).collect())
     }
 
     #[test]

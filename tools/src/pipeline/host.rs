@@ -12,14 +12,14 @@ use crate::{
     registry::ToolRegistry,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     slots::CallSlots,
-    table::ToolTable,
+    table::{ServedTools, ToolTable},
 };
 
 /// The shared parts of the pipeline, assembled once when the registry is built. The registry of an
 /// operation's steps has the same parts, except tools, hooks and steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
-    pub(crate) tools: Arc<ToolTable>,
+    pub(crate) tools: Arc<ServedTools>,
     pub(crate) policy: Arc<WorkspaceSecurityPolicy>,
     pub(crate) mounts: Arc<MountTable>,
     pub(crate) audit: Arc<AuditLog>,
@@ -40,6 +40,11 @@ impl Host {
 
     /// The host of an operation's steps. It has no hooks: they were asked about the operation itself.
     pub(crate) fn of_steps(&self, tools: ToolTable) -> Self {
-        Self { tools: Arc::new(tools), hooks: Hooks::default(), steps: None, ..self.clone() }
+        Self {
+            tools: Arc::new(ServedTools::new(tools)),
+            hooks: Hooks::default(),
+            steps: None,
+            ..self.clone()
+        }
     }
 }

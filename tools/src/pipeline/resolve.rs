@@ -42,11 +42,11 @@ pub(crate) fn resolve(
         tool: call.tool.clone(),
         arguments: call.arguments.clone(),
     });
-    let tools = &*host.tools;
+    let tools = host.tools.snapshot();
     let Some(tool) = tools.get(call.tool.as_str()) else {
         return Err(match tools.lost(call.tool.as_str()) {
             Some(name) => unavailable(name),
-            None => unknown(tools, &call.tool),
+            None => unknown(&tools, &call.tool),
         });
     };
     if !tool.steps().is_empty() {

@@ -6,7 +6,7 @@ mod explain;
 mod native;
 mod report;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use portcullis_tools::{Caller, PolicyFiles, ToolCall, ToolRegistry, new_call, shell::ShellPlace};
 use portcullis_types::RunnerBootstrapEnvelope;
@@ -71,8 +71,8 @@ fn make(
         let name = call.tool.clone();
         let result = call::hinted(registry.execute_with_policy(call, caller).await);
         let tool = own_tool(&registry, &name, &envelope.modules)?;
-        let grant = report::Grant::of(&registry, tool);
-        let refusal = Refusal::of(&registry, files, envelope.sandbox_tier, tool, &result);
+        let grant = report::Grant::of(&registry, &tool);
+        let refusal = Refusal::of(&registry, files, envelope.sandbox_tier, &tool, &result);
         Ok(Attempt { result, grant: Some(grant), refusal, said: said.text() })
     });
     runtime.shutdown_background();
@@ -80,13 +80,14 @@ fn make(
 }
 
 /// The tool, if one of the crate's modules has it. A core tool of that name is not meant here.
-fn own_tool<'a>(
-    registry: &'a ToolRegistry,
+fn own_tool(
+    registry: &ToolRegistry,
     name: &str,
     modules: &[PathBuf],
-) -> Result<&'a portcullis_tools::RegisteredTool, AuthorError> {
+) -> Result<Arc<portcullis_tools::RegisteredTool>, AuthorError> {
     registry.get(name).filter(|tool| is_of(tool, modules)).ok_or_else(|| {
-        let own = registry.tools().filter(|tool| is_of(tool, modules));
+        let tools = registry.tools();
+        let own = tools.iter().filter(|tool| is_of(tool, modules));
         let names: Vec<&str> = own.map(|tool| tool.decl().name.as_str()).collect();
         AuthorError::NoTool { name: name.to_owned(), has: names.join(", ") }
     })

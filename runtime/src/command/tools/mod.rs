@@ -28,7 +28,8 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
     if format.json {
-        json::answer(&registry.tools().map(|tool| Facts::of(&registry, tool)).collect::<Vec<_>>())?;
+        let tools = registry.tools();
+        json::answer(&tools.iter().map(|tool| Facts::of(&registry, tool)).collect::<Vec<_>>())?;
     } else if let Some(client) = wanted(&format) {
         let offer = client.offer(&registry);
         for remark in &offer.remarks {
@@ -57,7 +58,8 @@ fn wanted(format: &ToolsFormat) -> Option<Dialect> {
 
 /// The tools as a table.
 pub(crate) fn listing(registry: &ToolRegistry) -> String {
-    let rows = registry.tools().map(|tool| {
+    let tools = registry.tools();
+    let rows = tools.iter().map(|tool| {
         let assigned = registry.policy().describe(tool.facts());
         let approval = match (tool.facts().standing, registry.assignment(tool)) {
             (Standing::Quarantined, _) => Standing::Quarantined.as_str().to_owned(),
@@ -218,7 +220,7 @@ mod tests {
     #[test]
     fn all_that_is_known_of_a_tool_is_one_object() {
         let (_state, registry) = registry("");
-        let tool = registry.get("echo").expect("shipped");
+        let tool = &registry.get("echo").expect("shipped");
         let facts = serde_json::to_string_pretty(&Facts::of(&registry, tool)).expect("encodes");
         insta::assert_snapshot!("facts", facts);
     }

@@ -24,8 +24,8 @@ impl Shell {
     /// Asks the sidecar, and starts it first if it is ours.
     pub(crate) async fn meet(registry: &ToolRegistry) -> Self {
         let tool = registry.get(SHELL_EXEC);
-        let callable = tool.map(|tool| registry.assignment(tool));
-        let sidecar = match tool.and_then(|tool| tool.shell_backend()) {
+        let callable = tool.as_ref().map(|tool| registry.assignment(tool));
+        let sidecar = match tool.as_ref().and_then(|tool| tool.shell_backend()) {
             None => return Self::Off("no tool runs commands".to_owned()),
             Some(ShellBackend::Disabled { reason }) => return Self::Off(reason.clone()),
             Some(ShellBackend::Session(sidecar) | ShellBackend::Host(sidecar)) => sidecar,

@@ -144,7 +144,8 @@ impl Client {
     }
 
     /// A client of a registry in this process.
-    pub(super) fn of(registry: ToolRegistry, setup: Setup) -> Self {
+    pub(super) fn of(registry: impl Into<Arc<ToolRegistry>>, setup: Setup) -> Self {
+        let registry = registry.into();
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         theirs.set_nonblocking(true).expect("set");
         if setup.is_narrow {
@@ -155,7 +156,7 @@ impl Client {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
-                let server = McpServer::with_clients(Arc::new(registry), setup.limits, setup.clients)?;
+                let server = McpServer::with_clients(registry, setup.limits, setup.clients)?;
                 let stream = tokio::net::UnixStream::from_std(theirs).expect("async");
                 let (input, output) = stream.into_split();
                 serve_lines(&server, input, output, CancellationToken::new()).await

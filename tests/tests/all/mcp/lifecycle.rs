@@ -63,8 +63,8 @@ fn what_cannot_run_here_is_offered_to_no_client() {
     // A registry without a shell sidecar.
     let registry = runtime.block_on(world.registry());
     let shell = registry.get("shell_exec").expect("it is known all the same");
-    assert_eq!(registry.absence(shell), Some("this program was given no shell sidecar"));
-    assert!(registry.offered().all(|tool| tool.decl().name != "shell_exec"));
+    assert_eq!(registry.absence(&shell), Some("this program was given no shell sidecar"));
+    assert!(registry.offered().iter().all(|tool| tool.decl().name != "shell_exec"));
     let mut client = Client::of(registry, Setup::default()).begin(json!({}));
     let listed = client.request("tools/list", json!({}));
     let tools = listed["result"]["tools"].as_array().expect("a list").clone();
@@ -272,6 +272,25 @@ fn clients_are_told_when_a_hangup_changes_the_tools() {
     let listed = client.request("tools/list", json!({}));
     assert!(!listed.to_string().contains("\"echo\""), "{listed}");
     assert_eq!(client.call("echo", json!({"message": "x"}))["isError"], true);
+}
+
+#[test]
+fn clients_are_told_of_tools_that_the_program_adds_and_removes() {
+    let world = crate::support::world_enabling(&["late"]);
+    let late = portcullis_types::ToolName::parse("late").expect("a name");
+    let registry = std::sync::Arc::new(natives(&world, |builder| builder.awaits([late])));
+    let mut client = Client::of(std::sync::Arc::clone(&registry), Setup::default()).begin(json!({}));
+    let has_it =
+        |client: &mut Client| client.request("tools/list", json!({})).to_string().contains("\"late\"");
+    assert!(!has_it(&mut client));
+    registry.add_tool(std::sync::Arc::new(crate::support::Spy::repeating("late"))).expect("added");
+    client.until(|message| message["method"] == "notifications/tools/list_changed");
+    assert!(has_it(&mut client));
+    assert_eq!(client.call("late", json!({}))["isError"], false);
+    registry.remove_tool("late").expect("there");
+    client.until(|message| message["method"] == "notifications/tools/list_changed");
+    assert!(!has_it(&mut client));
+    client.leave();
 }
 
 #[test]

@@ -60,7 +60,7 @@ async fn a_changed_module_is_quarantined_until_approved_again() {
     assert_ne!(row.module_sha256, before.module_sha256);
     assert_ne!(row.policy_digest, before.policy_digest, "module hashes are in the digest");
     let registry = world.registry().await;
-    assert!(registry.assignment(registry.get("mine").expect("listed")).is_err());
+    assert!(registry.assignment(&registry.get("mine").expect("listed")).is_err());
     assert_eq!(Answer::of(&registry, "other", json!({})).await.text(), "done", "others go on");
     drop(registry);
 
@@ -124,7 +124,7 @@ async fn an_approval_gives_no_right_and_is_for_outside_modules_only() {
     drop(world.registry().await);
     approve(&world);
     let registry = world.registry().await;
-    let assigned = registry.assignment(registry.get("mine").expect("loaded")).expect("enabled");
+    let assigned = registry.assignment(&registry.get("mine").expect("loaded")).expect("enabled");
     assert_eq!((assigned.profile.as_str(), assigned.approval.as_str()), ("Nothing", "ask"));
     for name in ["file_read", "add", "nowhere", "../lock", ""] {
         let output = portcullis(&world, &["tool", "approve", name]);

@@ -30,7 +30,7 @@ async fn a_module_gets_the_policys_rights_and_not_those_it_claims() {
     let registry = world.registry().await;
     let tool = registry.get("greedy").expect("loaded");
     assert_eq!(tool.facts().origin, ToolOrigin::ForeignModule);
-    let assigned = registry.assignment(tool).expect("enabled");
+    let assigned = registry.assignment(&tool).expect("enabled");
     assert_eq!((assigned.profile.as_str(), assigned.approval.as_str()), ("Nothing", "ask"));
     assert_eq!(assigned.tier, SafetyTier::ReadOnly);
     assert_eq!(assigned.timeout, registry.policy().max_timeout());
@@ -51,7 +51,7 @@ async fn a_policy_entry_holds_but_a_privileged_tier_is_asked_about() {
         );
         let world = world(&[("m.wasm", &WatGuest::describing(&describe).bytes())]).with_policy(entry);
         let registry = world.registry().await;
-        let assigned = registry.assignment(registry.get("mine").expect("loaded")).expect("enabled");
+        let assigned = registry.assignment(&registry.get("mine").expect("loaded")).expect("enabled");
         assert_eq!((assigned.profile.as_str(), assigned.approval.as_str()), ("WorkspaceRead", approval));
     }
 }
@@ -180,7 +180,7 @@ async fn an_overlay_switches_a_module_off_and_makes_none_a_known_one() {
     fs::write(world.workspace().join(OVERLAY_FILE), overlay).expect("written");
     let registry = world.registry().await;
     Answer::of(&registry, "alpha", json!({})).await.refused(Denied, "tool_disabled");
-    let beta = registry.assignment(registry.get("beta").expect("loaded")).expect("enabled");
+    let beta = registry.assignment(&registry.get("beta").expect("loaded")).expect("enabled");
     assert_eq!((beta.profile.as_str(), beta.approval.as_str()), ("Nothing", "ask"));
 }
 

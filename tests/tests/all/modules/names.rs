@@ -50,7 +50,7 @@ async fn a_name_that_is_no_name_is_refused() {
         let world = world(&[("m.wasm", &WatGuest::describing(&describe).bytes())]);
         let registry = world.registry().await;
         assert_eq!(refused(&registry).len(), 1, "{name}");
-        assert!(registry.tools().all(|tool| tool.facts().origin != ToolOrigin::ForeignModule));
+        assert!(registry.tools().iter().all(|tool| tool.facts().origin != ToolOrigin::ForeignModule));
     }
 }
 

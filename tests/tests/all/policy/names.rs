@@ -112,10 +112,10 @@ async fn an_entry_for_a_module_stands_while_the_module_is_there() {
 async fn the_list_of_shipped_tools_is_that_of_the_real_ones() {
     let world = World::new();
     let registry = world.registry_with_shell().await;
-    let steps = registry.tools().flat_map(|tool| tool.steps());
-    let real: BTreeMap<_, _> = registry
-        .tools()
-        .chain(steps.map(AsRef::as_ref))
+    let tools = registry.tools();
+    let real: BTreeMap<_, _> = tools
+        .iter()
+        .chain(tools.iter().flat_map(|tool| tool.steps()))
         .map(|tool| (tool.facts().name.clone(), (tool.facts().origin, tool.facts().declared_tier)))
         .collect();
     let listed: BTreeMap<_, _> =

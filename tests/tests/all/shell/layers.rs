@@ -24,7 +24,7 @@ async fn posture(shell: &Shell) -> String {
 /// Asserts that no command runs because the session lacks the required posture. Returns the error's code and
 /// its detail for the operator.
 async fn refused(shell: &Shell) -> (String, String) {
-    let is_offered = || shell.registry.offered().any(|tool| tool.decl().name == "shell_exec");
+    let is_offered = || shell.registry.offered().iter().any(|tool| tool.decl().name == "shell_exec");
     assert!(is_offered(), "nobody knows yet");
     let answer = shell.call(json!({"command": "echo > made"})).await;
     assert!(!shell.world.shared("made").exists());

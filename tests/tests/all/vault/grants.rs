@@ -94,7 +94,7 @@ async fn the_steps_are_tools_of_nobody() {
         ),
     ] {
         assert!(vault.registry.get(step).is_none());
-        assert!(vault.registry.tools().all(|tool| tool.facts().name.as_str() != step));
+        assert!(vault.registry.tools().iter().all(|tool| tool.facts().name.as_str() != step));
         let answer = Answer::of(&vault.registry, step, arguments).await;
         let said = answer.refused(NotFound, "unknown_tool");
         assert!(said.contains("vault_copyto`"), "what can be called is named: {said}");

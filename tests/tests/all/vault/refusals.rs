@@ -235,7 +235,7 @@ async fn an_overlay_takes_the_operation_or_one_of_its_steps_away() {
         assert_eq!(vault.ends().len(), 1, "{overlay}");
         assert!(!vault.shared("key").exists());
         let tool = vault.registry.get("vault_copyto").expect("registered");
-        let assigned = vault.registry.assignment(tool);
+        let assigned = vault.registry.assignment(&tool);
         assert_eq!(assigned.is_err(), code == "tool_disabled", "{overlay}");
     }
 }
