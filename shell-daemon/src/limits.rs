@@ -72,7 +72,7 @@ pub(crate) const PROTECTED_FOUND: usize = 50_000;
 
 /// Bytes of protected files that one scan reads and compares. A scan that reaches it reports itself as
 /// incomplete.
-pub(crate) const PROTECTED_CONTENT: u64 = 8 << 20;
+pub(crate) const PROTECTED_CONTENT: u64 = 32 << 20;
 
 /// Folders that are remembered per mount. Each costs about a microsecond after every command, and memory.
 pub(crate) const PROTECTED_FOLDERS: usize = 20_000;

@@ -49,6 +49,8 @@ pub(super) struct Shared<'a> {
     pieces: HashMap<Key, Piece>,
     /// How many mappings and descriptors may still be read.
     reads_left: u64,
+    /// How many descriptors may still be read that are probably known already.
+    repeats_left: u64,
 }
 
 /// The reason why not all mappings, or not all descriptors, of a process are known.
@@ -78,7 +80,7 @@ struct Piece {
 impl<'a> Shared<'a> {
     /// For a look that may read `reads_left` mappings and descriptors in all.
     pub(super) fn new(devices: &'a [u64], marks: &'a mut Marks, reads_left: u64) -> Self {
-        Self { devices, marks, pieces: HashMap::new(), reads_left }
+        Self { devices, marks, pieces: HashMap::new(), reads_left, repeats_left: reads_left }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -137,8 +139,8 @@ impl<'a> Shared<'a> {
     /// table of descriptors.
     pub(super) fn add_descriptors(&mut self, entry: &Entry) -> Result<(), Unread> {
         let first = entry.process.pid;
-        // Each with whether its descriptors count against the look's bound. Where the kernel does not say
-        // whether a thread has a separate table, most have none, so only the first thread's counts.
+        // Each with whether its table is known to be a separate one. Where the kernel does not say, most are
+        // not: reading too many of them is no reason to stop or end a command, so it ends the reading.
         let mut folders = Vec::new();
         if !entry.is_headless {
             folders.push((PathBuf::from(format!("/proc/{}", first.as_raw_pid())), true));
@@ -155,7 +157,7 @@ impl<'a> Shared<'a> {
             }));
         }
         let mut refused = None;
-        for (folder, counts) in folders {
+        for (folder, is_separate) in folders {
             let descriptors = match fs::read_dir(folder.join("fd")) {
                 Ok(descriptors) => descriptors,
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -166,8 +168,12 @@ impl<'a> Shared<'a> {
                 Err(_) => continue,
             };
             for descriptor in descriptors.flatten() {
-                if counts {
+                if is_separate {
                     self.take_one()?;
+                } else if let Some(left) = self.repeats_left.checked_sub(1) {
+                    self.repeats_left = left;
+                } else {
+                    break;
                 }
                 match fs::metadata(descriptor.path()) {
                     Ok(file) if self.devices.contains(&file.dev()) => {

@@ -435,7 +435,9 @@ impl Mount {
         }
         let found = found.after(self.found.get(&path).copied());
         match self.found.insert(path.clone(), found) {
-            Some(before) if before.is_same(found) => {}
+            Some(before) if before.is_same(found) => {
+                look.budget.complete &= !found.is_first_content(before);
+            }
             None if is_unknown && self.was_there(stat) => {}
             _ => {
                 look.new.insert(path);

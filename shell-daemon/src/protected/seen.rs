@@ -82,6 +82,11 @@ impl Found {
         self
     }
 
+    /// Whether the content is known now and was not known before, so that it cannot be compared.
+    pub(super) fn is_first_content(self, before: Self) -> bool {
+        self.content.is_some() && before.content.is_none()
+    }
+
     /// Whether both are one state. A content that one of them does not have is not compared.
     pub(super) fn is_same(self, other: Self) -> bool {
         let contents = self.content.zip(other.content);
@@ -120,9 +125,10 @@ impl Contents {
             self.hash_of(File::from(file).take(stat.st_size.unsigned_abs())).map(Some)
         });
         read.unwrap_or_else(|errno| {
-            // A file of another user that may not be read was never mapped by a command of this user. This
-            // user's own may have been, before it was made unreadable.
-            let is_foreign = found.st_uid != rustix::process::geteuid().as_raw();
+            // Commands run as this user or as the mount's owner. A file of another user that may not be read
+            // was never mapped by them; their own may have been, before it was made unreadable.
+            let owner = rustix::fs::fstat(mount.as_fd()).map(|stat| stat.st_uid);
+            let is_foreign = found.st_uid != rustix::process::geteuid().as_raw() && owner != Ok(found.st_uid);
             budget.complete &= super::mount::is_gone(errno) || (errno == Errno::ACCESS && is_foreign);
             None
         })

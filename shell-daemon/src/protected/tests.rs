@@ -571,31 +571,50 @@ fn a_file_that_is_too_large_to_compare_is_told() {
 #[test]
 fn a_change_beside_a_large_file_is_told_when_that_is_gone() {
     let world = World::new();
+    // This name is looked at first.
+    grow(&world.path(".bashRC"), 0);
+    let mut protected = world.protected(&PATTERNS);
     let Some((mut writer, mut answers)) = mapping(&world.path(".bashrc")) else {
         println!("skipped: there is no perl");
         return;
     };
-    let mut line = String::new();
-    let mut protected = world.protected(&["large", ".bashrc"]);
-    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
-    // A name that is looked at first, and takes the whole budget.
-    grow(&world.path(".LARGE"), 0);
-    fs::rename(world.path(".LARGE"), world.path(".bashRC")).unwrap();
+    let mut answer = || {
+        let mut line = String::new();
+        answers.read_line(&mut line).unwrap();
+        line
+    };
+    assert_eq!(answer(), "old\n");
     let input = writer.stdin.as_mut().unwrap();
-    for number in ["1", "2"] {
+    for number in ["1", "2", "3"] {
+        assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
         grow(&world.path(".bashRC"), PROTECTED_CONTENT);
-        let found = protected.look();
-        assert!(!found.complete, "{found:?}");
+        assert_eq!(
+            protected.look(),
+            ProtectedFound { created: vec!["/shared/.bashRC".to_owned()], complete: false }
+        );
         input.write_all(format!("{number}\n").as_bytes()).unwrap();
-        line.clear();
-        while !line.ends_with("written\n") {
-            answers.read_line(&mut line).unwrap();
-        }
-        fs::remove_file(world.path(".bashRC")).unwrap();
-        assert!(protected.look().created.contains(&"/shared/.bashrc".to_owned()), "{number}");
+        assert_eq!(answer(), "written\n");
+        grow(&world.path(".bashRC"), 0);
+        let found = protected.look();
+        assert_eq!(found.created, ["/shared/.bashRC", "/shared/.bashrc"], "{number}");
     }
     drop(writer.stdin.take());
     writer.wait().unwrap();
+}
+
+/// Nothing says how the file was before.
+#[test]
+fn a_file_that_is_compared_for_the_first_time_is_told() {
+    let world = World::new();
+    grow(&world.path(".bashRC"), PROTECTED_CONTENT);
+    let mut protected = world.protected(&PATTERNS);
+    assert!(!protected.look().complete);
+    grow(&world.path(".bashRC"), 0);
+    assert_eq!(
+        protected.look(),
+        ProtectedFound { created: vec!["/shared/.bashRC".to_owned()], complete: false }
+    );
+    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
 }
 
 /// The mapping stays when the file's mode takes the right to read it.
