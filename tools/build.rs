@@ -1,5 +1,4 @@
-//! Builds the core tools for WASI, passes the paths of their modules to the crate, and generates the client
-//! of the shell sidecar from the daemon's protocol files.
+//! Builds the core tools for WASI, and passes the paths of their modules to the crate.
 //!
 //! `PORTCULLIS_GUESTS_DIR` names a folder with prebuilt guests instead, for packagers.
 
@@ -15,7 +14,6 @@ const MODULES: [(&str, &str); 3] = [
 ];
 
 fn main() {
-    sidecar_client();
     println!("cargo::rerun-if-env-changed=PORTCULLIS_GUESTS_DIR");
     let prebuilt = env::var_os("PORTCULLIS_GUESTS_DIR").map(PathBuf::from);
     let folder = prebuilt.clone().unwrap_or_else(|| {
@@ -40,21 +38,5 @@ fn main() {
             nested::fail(&format!("cannot copy `{}`: {error}", module.display()));
         }
         println!("cargo::rustc-env={variable}={}", own.display());
-    }
-}
-
-/// Generates the sidecar's client. The protocol belongs to the daemon; this crate speaks it but may not
-/// depend on the daemon.
-fn sidecar_client() {
-    const PROTOCOL: &str = "../shell-daemon/proto";
-    println!("cargo::rerun-if-changed={PROTOCOL}");
-    let made = protox::compile(["portcullis/shell/v1/shell.proto"], [PROTOCOL]).map(|descriptors| {
-        let client = tonic_prost_build::configure().build_server(false).build_transport(false);
-        client.compile_fds(descriptors)
-    });
-    match made {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => nested::fail(&format!("the sidecar's protocol cannot be made: {error}")),
-        Err(error) => nested::fail(&format!("the sidecar's protocol cannot be read: {error}")),
     }
 }

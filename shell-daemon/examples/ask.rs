@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, env, error::Error, io, io::Write as _, process::ExitCode};
 
 use hyper_util::rt::TokioIo;
-use portcullis_shell_daemon::protocol::{
+use portcullis_shell_protocol::{
     CODE_KEY, CreateSessionRequest, ExecEvent, ExecRequest, Exited, HealthRequest, HealthResponse, Stream,
     VERSION, VERSION_KEY, exec_event::Event, exited::Ending, shell_client::ShellClient,
 };

@@ -55,7 +55,6 @@ mod tree;
 mod watch;
 mod wire;
 
-pub mod protocol;
 mod server;
 
 pub use background::BackgroundOutput;

@@ -1,16 +1,22 @@
-//! The protocol of the sidecar, generated from `proto/portcullis/shell/v1/shell.proto`, which documents it.
+//! The protocol of the shell sidecar: its messages, the server's trait and the client. Nothing here connects.
 //!
-//! Message types, the server's trait and the client; nothing here connects.
-#![expect(
+//! `proto/portcullis/shell/v1/shell.proto` documents the calls and messages. `src/generated/` is made from it;
+//! `tests/generated.rs` compares them, and writes it anew.
+#![forbid(unsafe_code)]
+
+#[expect(
     missing_docs,
-    clippy::allow_attributes_without_reason,
-    clippy::must_use_candidate,
+    clippy::all,
+    clippy::pedantic,
     clippy::allow_attributes,
-    clippy::missing_errors_doc,
+    clippy::allow_attributes_without_reason,
     reason = "made by tonic-prost-build; the calls and messages are described in the protocol's file"
 )]
+mod generated {
+    include!("generated/portcullis.shell.v1.rs");
+}
 
-tonic::include_proto!("portcullis.shell.v1");
+pub use generated::*;
 
 /// Metadata key of the client's version.
 pub const VERSION_KEY: &str = "portcullis-version";

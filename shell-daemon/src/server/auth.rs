@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonic::{Request, Status, service::Interceptor};
 
 use super::{connection::Client, daemon::Daemon, refusal::Refusal};
-use crate::protocol::{VERSION, VERSION_KEY};
+use portcullis_shell_protocol::{VERSION, VERSION_KEY};
 
 /// The interceptor of one connection; all share the same daemon.
 #[derive(Clone, Debug)]

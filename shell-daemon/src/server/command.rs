@@ -28,8 +28,9 @@ use super::{
 use crate::{
     BackgroundOutput, Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending,
     Interruption, ShellError, ShellSession, StateAfter, Stream as Source,
-    protocol::{self, ExecEvent, Exited, Output, Started, exec_event::Event, exited},
 };
+use portcullis_shell_protocol as protocol;
+use portcullis_shell_protocol::{ExecEvent, Exited, Output, Started, exec_event::Event, exited};
 
 /// Cancels a command, from any thread.
 #[derive(Debug)]

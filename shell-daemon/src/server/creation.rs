@@ -8,11 +8,8 @@ use portcullis_types::{Access, ShellPosture};
 use tonic::Status;
 
 use super::{DaemonMount, daemon::Daemon, refusal::Refusal};
-use crate::{
-    PostureChoice, SessionMount, SessionSpec,
-    limits::COMMAND_BYTES,
-    protocol::{CreateSessionRequest, Mount, SessionLimits},
-};
+use crate::{PostureChoice, SessionMount, SessionSpec, limits::COMMAND_BYTES};
+use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
 
 /// A client's request, checked.
 #[derive(Debug)]

@@ -11,10 +11,8 @@ use super::{
     refusal::{self, Refusal},
     report::report,
 };
-use crate::{
-    ShellError, ShellSession,
-    protocol::{CreateSessionRequest, PostureReport},
-};
+use crate::{ShellError, ShellSession};
+use portcullis_shell_protocol::{CreateSessionRequest, PostureReport};
 
 /// The reason why no session can be had here.
 #[derive(Debug, thiserror::Error)]

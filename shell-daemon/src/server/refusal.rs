@@ -4,7 +4,9 @@ use portcullis_types::chain;
 
 use tonic::{Code, Status, metadata::MetadataValue};
 
-use crate::{ShellError, protocol::CODE_KEY};
+use portcullis_shell_protocol::CODE_KEY;
+
+use crate::ShellError;
 
 /// The codes of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,8 @@
 
 use portcullis_confine::{LayerReport, LayerStatus};
 
-use crate::{
-    ShellSession,
-    protocol::{Evidence, Layer, PostureReport},
-};
+use crate::ShellSession;
+use portcullis_shell_protocol::{Evidence, Layer, PostureReport};
 
 /// The posture of a session, with its evidence.
 pub(super) fn report(session: &ShellSession) -> PostureReport {

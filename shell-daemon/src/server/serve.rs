@@ -14,7 +14,7 @@ use super::{
     DaemonConfig, DaemonError, Token, auth::Gate, connection::ConnectionIo, daemon::Daemon, health::prove,
     service::Service,
 };
-use crate::protocol::{PostureReport, shell_server::ShellServer};
+use portcullis_shell_protocol::{PostureReport, shell_server::ShellServer};
 
 /// Serves clients of `listener` whose user is this process's own or one of `allowed_uids`, until `stop`
 /// resolves. Then no new work is accepted, running commands get [`super::ServiceLimits::grace`], and all

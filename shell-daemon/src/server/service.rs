@@ -14,13 +14,11 @@ use super::{
     refusal::{self, Refusal},
     session_thread::{self, HeldSession, Info, Keeping, Started},
 };
-use crate::{
-    CommandRequest,
-    protocol::{
-        CancelRequest, CancelResponse, CreateSessionRequest, CreateSessionResponse, ExecRequest,
-        HealthRequest, HealthResponse, KillSessionRequest, KillSessionResponse, ListSessionsRequest,
-        ListSessionsResponse, Session, VERSION, WriteStdinRequest, WriteStdinResponse, shell_server::Shell,
-    },
+use crate::CommandRequest;
+use portcullis_shell_protocol::{
+    CancelRequest, CancelResponse, CreateSessionRequest, CreateSessionResponse, ExecRequest, HealthRequest,
+    HealthResponse, KillSessionRequest, KillSessionResponse, ListSessionsRequest, ListSessionsResponse,
+    Session, VERSION, WriteStdinRequest, WriteStdinResponse, shell_server::Shell,
 };
 
 /// The calls of one connection.

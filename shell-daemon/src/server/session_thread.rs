@@ -21,7 +21,9 @@ use super::{
     creation::Place,
     report::report,
 };
-use crate::{SessionSpec, ShellError, ShellSession, protocol::PostureReport};
+use portcullis_shell_protocol::PostureReport;
+
+use crate::{SessionSpec, ShellError, ShellSession};
 
 /// A started session. Dropping the last handle kills its command and ends it.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ struct Running {
 #[derive(Clone, Debug)]
 pub(super) struct Info {
     pub(super) posture: PostureReport,
-    pub(super) limits: crate::protocol::SessionLimits,
+    pub(super) limits: portcullis_shell_protocol::SessionLimits,
     pub(super) places: Vec<Place>,
     pub(super) has_own_tree: bool,
 }

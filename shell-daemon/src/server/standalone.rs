@@ -19,7 +19,9 @@ use super::{
     serve::serve,
     socket::{self, Reach, SocketFile},
 };
-use crate::{conceal_memory, protocol::PostureReport, take_all_descriptors};
+use portcullis_shell_protocol::PostureReport;
+
+use crate::{conceal_memory, take_all_descriptors};
 
 /// Holds confined shells for clients that connect to a Unix socket.
 #[derive(Debug, Parser)]

@@ -4,10 +4,7 @@
 
 use std::io::Write as _;
 
-use portcullis_shell_daemon::{
-    PostureChoice,
-    protocol::{CreateSessionRequest, HealthRequest, PostureReport},
-};
+use portcullis_shell_daemon::PostureChoice;
 use portcullis_testing::outer::{Call, Outer};
 use portcullis_types::ShellPosture;
 use tonic::Status;
@@ -19,6 +16,7 @@ use crate::{
     },
     world::World,
 };
+use portcullis_shell_protocol::{CreateSessionRequest, HealthRequest, PostureReport};
 
 /// A daemon that accepts every posture from `minimal` upwards.
 async fn daemon(who: Who, outer: Outer) -> (World, Embedded, Shell) {

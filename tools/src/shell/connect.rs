@@ -22,10 +22,8 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::{
-    failure::SidecarError,
-    protocol::{VERSION, VERSION_KEY, shell_client::ShellClient},
-};
+use super::failure::SidecarError;
+use portcullis_shell_protocol::{VERSION, VERSION_KEY, shell_client::ShellClient};
 
 /// A client that sends token and version with each call.
 pub(super) type Client = ShellClient<InterceptedService<Channel, Credentials>>;

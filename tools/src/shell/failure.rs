@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use portcullis_types::{ShellPosture, ToolError, chain};
 use tonic::{Code, Status};
 
-use super::protocol::CODE_KEY;
+use portcullis_shell_protocol::CODE_KEY;
 
 /// The model's error code when there is no session now, but may be soon.
 pub(super) const SHELL_UNAVAILABLE: &str = "shell_unavailable";

@@ -16,7 +16,6 @@ mod backend;
 mod connect;
 mod failure;
 mod outcome;
-mod protocol;
 mod session;
 mod sidecar;
 mod tool;

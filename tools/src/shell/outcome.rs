@@ -6,11 +6,9 @@ use portcullis_policy::MemoryBytes;
 use portcullis_types::{ToolError, ToolOutput};
 use serde_json::{Map, Value, json};
 
-use super::{
-    protocol::{Exited, PostureReport, exited::Ending},
-    session::Ran,
-};
+use super::session::Ran;
 use crate::pipeline::with_commas;
+use portcullis_shell_protocol::{Exited, PostureReport, exited::Ending};
 
 /// The outcome of a command.
 pub(super) struct Outcome {

@@ -6,15 +6,12 @@ use portcullis_types::CancellationToken;
 use tokio::runtime::Handle;
 use tonic::Streaming;
 
-use super::{
-    connect::Client,
-    failure::SidecarError,
-    protocol::{
-        self, CancelRequest, ExecEvent, ExecRequest, Exited, KillSessionRequest, PostureReport,
-        exec_event::Event,
-    },
-};
+use super::{connect::Client, failure::SidecarError};
 use crate::spawn;
+use portcullis_shell_protocol as protocol;
+use portcullis_shell_protocol::{
+    CancelRequest, ExecEvent, ExecRequest, Exited, KillSessionRequest, PostureReport, exec_event::Event,
+};
 
 /// A session of a sidecar. Dropping it ends it, with all its processes, without waiting.
 #[derive(Debug)]

@@ -15,10 +15,11 @@ use tokio::sync::Mutex;
 use super::{
     connect::{Client, Connection, Source},
     failure::SidecarError,
-    protocol::{self, CreateSessionRequest, HealthRequest, SessionLimits},
     session::Session,
 };
 use crate::call::Owner;
+use portcullis_shell_protocol as protocol;
+use portcullis_shell_protocol::{CreateSessionRequest, HealthRequest, SessionLimits};
 
 /// Runs commands in sessions that keep their state. The connection is made on first use, and again after it
 /// broke. Sessions do not survive that, and commands are never repeated.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use portcullis_shell_daemon::protocol::{
+use portcullis_shell_protocol::{
     ExecEvent, ExecRequest, KillSessionRequest, Stream, exec_event::Event, exited::Ending,
 };
 use tonic::{Code, Streaming};

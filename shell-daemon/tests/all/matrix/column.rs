@@ -7,10 +7,7 @@ use std::{
     process::Command,
 };
 
-use portcullis_shell_daemon::{
-    EMBEDDED_ENTRY, PostureChoice,
-    protocol::{Exited, HealthRequest},
-};
+use portcullis_shell_daemon::{EMBEDDED_ENTRY, PostureChoice};
 use portcullis_testing::outer::Outer;
 use portcullis_types::ShellPosture;
 
@@ -21,6 +18,7 @@ use crate::{
     },
     world::{World, marker},
 };
+use portcullis_shell_protocol::{Exited, HealthRequest};
 
 /// One daemon against which every case is tried.
 #[derive(Clone, Copy, Debug)]
@@ -112,8 +110,7 @@ impl Place {
     /// Runs a script in a new subshell, in the session's home.
     pub(crate) async fn attempt(&mut self, script: &str, timeout_ms: u64) -> Ran {
         let command = format!("cd; (\n{script}\n)");
-        let request =
-            portcullis_shell_daemon::protocol::ExecRequest { timeout_ms, ..exec(&self.session, &command) };
+        let request = portcullis_shell_protocol::ExecRequest { timeout_ms, ..exec(&self.session, &command) };
         run(&mut self.shell, request).await.unwrap_or_else(|error| panic!("{script}: {error:?}"))
     }
 

@@ -9,7 +9,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use portcullis_shell_daemon::protocol::exited::Ending;
+use portcullis_shell_protocol::exited::Ending;
 use portcullis_types::ShellPosture;
 
 use super::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portcullis_policy::CommandRules;
-use portcullis_shell_daemon::protocol::{
+use portcullis_shell_protocol::{
     CreateSessionRequest, ExecEvent, HealthRequest, KillSessionRequest, ListSessionsRequest, Mount,
     SessionLimits, exited::Ending,
 };

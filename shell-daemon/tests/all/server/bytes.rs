@@ -7,10 +7,8 @@ use std::{
     time::Duration,
 };
 
-use portcullis_shell_daemon::{
-    DaemonConfig,
-    protocol::{ExecRequest, HealthRequest},
-};
+use portcullis_shell_daemon::DaemonConfig;
+use portcullis_shell_protocol::{ExecRequest, HealthRequest};
 use tonic::Code;
 
 use super::sidecar::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_shell_daemon::protocol::{
+use portcullis_shell_protocol::{
     CancelRequest, ExecRequest, KillSessionRequest, ListSessionsRequest, WriteStdinRequest,
     exec_event::Event, exited::Ending,
 };

@@ -2,9 +2,9 @@
 
 use std::{io::Write as _, process::Command};
 
-use portcullis_shell_daemon::{
-    EMBEDDED_ENTRY, PostureChoice,
-    protocol::{HealthRequest, KillSessionRequest, ListSessionsRequest, PostureReport, exited::Ending},
+use portcullis_shell_daemon::{EMBEDDED_ENTRY, PostureChoice};
+use portcullis_shell_protocol::{
+    HealthRequest, KillSessionRequest, ListSessionsRequest, PostureReport, exited::Ending,
 };
 use portcullis_types::ShellPosture;
 

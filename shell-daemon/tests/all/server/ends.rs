@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_shell_daemon::protocol::KillSessionRequest;
+use portcullis_shell_protocol::KillSessionRequest;
 use rustix::process::Signal;
 use tonic::Code;
 
@@ -22,10 +22,7 @@ fn tree(marker: &str) -> String {
     )
 }
 
-async fn running(
-    shell: &mut Shell,
-    marker: &str,
-) -> tonic::Streaming<portcullis_shell_daemon::protocol::ExecEvent> {
+async fn running(shell: &mut Shell, marker: &str) -> tonic::Streaming<portcullis_shell_protocol::ExecEvent> {
     let session = session(shell).await;
     let (_, stream) = begin(shell, exec(&session, &tree(marker))).await.unwrap();
     soon("it runs", || processes_with(marker).iter().filter(|line| line.starts_with(marker)).count() == 2)

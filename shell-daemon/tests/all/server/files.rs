@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use portcullis_shell_daemon::protocol::HealthRequest;
+use portcullis_shell_protocol::HealthRequest;
 
 use super::sidecar::{code, exec, run, session, shelld, shelld_with, standalone};
 use crate::world::World;

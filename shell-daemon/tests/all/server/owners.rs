@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_shell_daemon::protocol::{
+use portcullis_shell_protocol::{
     CancelRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, WriteStdinRequest, exited::Ending,
 };
 use portcullis_testing::outer::Outer;

@@ -16,10 +16,10 @@ use hyper_util::rt::TokioIo;
 use portcullis_policy::{CommandRules, VariableName};
 use portcullis_shell_daemon::{
     DaemonConfig, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, ServiceLimits, SessionLimits,
-    protocol::{
-        CODE_KEY, CreateSessionRequest, ExecEvent, ExecRequest, Exited, Stream, VERSION, VERSION_KEY,
-        exec_event::Event, exited::Ending, shell_client::ShellClient,
-    },
+};
+use portcullis_shell_protocol::{
+    CODE_KEY, CreateSessionRequest, ExecEvent, ExecRequest, Exited, Stream, VERSION, VERSION_KEY,
+    exec_event::Event, exited::Ending, shell_client::ShellClient,
 };
 use portcullis_testing::outer::Outer;
 use portcullis_types::{Access, ShellPosture};
