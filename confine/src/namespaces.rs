@@ -224,35 +224,13 @@ impl Namespaces {
             self.miss(layer, "its /proc has to be that of a process namespace, and there is none".to_owned());
             return Ok(None);
         }
-        let mut attempts = match Attempt::root_folder() {
-            Ok(attempt) => vec![attempt],
-            Err(error) => {
-                self.miss(layer, format!("the root folder cannot be looked at ({error})"));
+        let attempts = match attempts_on_tree(canary) {
+            Ok(attempts) => attempts,
+            Err(reason) => {
+                self.miss(layer, reason);
                 return Ok(None);
             }
         };
-        let mut before: Vec<Outcome> = attempts.iter().map(Attempt::make).collect();
-        let state = match canary.path() {
-            Ok(path) => Attempt::state_by_path(path),
-            Err(error) => {
-                self.miss(layer, format!("the state folder has no path to prove it by ({error})"));
-                return Ok(None);
-            }
-        };
-        match state.make() {
-            // A process that is not the daemon's user is shut out anyway; the attempt on the root folder has
-            // to suffice.
-            Outcome::Failed(libc::EACCES) => {}
-            Outcome::Succeeded => {
-                attempts.push(state);
-                before.push(Outcome::Succeeded);
-            }
-            // For example, the canary was removed.
-            Outcome::Failed(_) => {
-                self.miss(layer, "the state folder has no file to prove it by".to_owned());
-                return Ok(None);
-            }
-        }
         if let Err(error) = sys::unshare(UnshareFlags::NEWNS, one_thread) {
             self.miss(layer, advice::namespace(layer, &error));
             return Ok(None);
@@ -265,7 +243,7 @@ impl Namespaces {
                 return Ok(None);
             }
         };
-        let evidence = attempts.iter().zip(before).map(|(attempt, before)| attempt.proof(layer, before));
+        let evidence = attempts.into_iter().map(|(attempt, before)| attempt.proof(layer, before));
         let evidence = evidence.collect::<Result<_, _>>()?;
         self.report(layer, LayerStatus::Enforced, evidence);
         Ok(Some(built))
@@ -315,6 +293,26 @@ fn enter_user_namespace(
     };
     stay(uid, gid).map_err(broken(step))?;
     Ok(Ok(()))
+}
+
+/// The attempts that prove a file tree, each with its outcome before, or the reason why none can.
+fn attempts_on_tree(canary: &Canary) -> Result<Vec<(Attempt, Outcome)>, String> {
+    let root =
+        Attempt::root_folder().map_err(|error| format!("the root folder cannot be looked at ({error})"))?;
+    let before = root.make();
+    let mut attempts = vec![(root, before)];
+    let path =
+        canary.path().map_err(|error| format!("the state folder has no path to prove it by ({error})"))?;
+    let state = Attempt::state_by_path(path);
+    match state.make() {
+        // A process that is not the daemon's user is shut out anyway; the attempt on the root folder has to
+        // suffice.
+        Outcome::Failed(libc::EACCES) => {}
+        Outcome::Succeeded => attempts.push((state, Outcome::Succeeded)),
+        // For example, the canary was removed.
+        Outcome::Failed(_) => return Err("the state folder has no file to prove it by".to_owned()),
+    }
+    Ok(attempts)
 }
 
 fn broken(step: &'static str) -> impl Fn(io::Error) -> ConfineError {

@@ -217,15 +217,10 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(Found, PathBuf),
                 return Err(TrustError::Kind { path: here });
             }
             FileType::RegularFile if left.is_empty() => {
-                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let file =
-                    rustix::fs::openat(&folder, name.as_os_str(), flags, Mode::empty()).map_err(failed)?;
-                // Check the open file again: the users that are trusted here may have replaced it since the
-                // first look.
-                let kind = FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(failed)?.st_mode);
-                return match kind {
-                    FileType::RegularFile => Ok((Found::File(file), here)),
-                    _ => Err(TrustError::Kind { path: here }),
+                let file = open_regular(folder.as_fd(), &name).map_err(failed)?;
+                return match file {
+                    Some(file) => Ok((Found::File(file), here)),
+                    None => Err(TrustError::Kind { path: here }),
                 };
             }
             _ if left.is_empty() => return Err(TrustError::Kind { path: here }),
@@ -233,6 +228,15 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(Found, PathBuf),
         }
     }
     Ok((Found::Folder, at))
+}
+
+/// Opens a file that was seen to be a regular one. None if it no longer is: the users that are trusted here
+/// may have replaced it since.
+fn open_regular(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    Ok((kind == FileType::RegularFile).then_some(file))
 }
 
 /// Judges an object on the path, and records a doubt. Only errors of the system end the walk.

@@ -331,32 +331,7 @@ impl HostWasmToolRunner {
         })?;
         let report = match early_answer(&pool, &mut answer) {
             Some(report) => report,
-            None => {
-                let give_up = tokio::time::sleep_until((control.deadline() + STOP_GRACE).into());
-                tokio::pin!(give_up);
-                let (mut cancelled, mut given_up) = (false, false);
-                loop {
-                    tokio::select! {
-                        // `biased`: waiting frames are delivered before the answer, and the answer counts
-                        // even if the caller cancels at the same time.
-                        biased;
-                        Some(frame) = frames.recv() => watch(frame),
-                        answer = &mut answer => break answer.map_err(|_cause| WasmError::WorkerLost)?,
-                        () = job.cancel.cancelled(), if !cancelled => {
-                            cancelled = true;
-                            control.cancel();
-                            give_up.as_mut().reset((Instant::now() + STOP_GRACE).into());
-                        }
-                        () = &mut give_up, if !given_up => {
-                            if pool.write_off(&control) {
-                                break Err(WasmError::Stuck);
-                            }
-                            // The worker finished just before: its answer is on its way.
-                            given_up = true;
-                        }
-                    }
-                }
-            }
+            None => await_report(&pool, &control, &job.cancel, answer, &mut frames, &mut watch).await,
         };
         drop(sender);
         while let Ok(frame) = frames.try_recv() {
@@ -438,6 +413,42 @@ fn early_answer(
         }
     }
     None
+}
+
+/// Waits for the report and delivers frames meanwhile. Stops the call when it is cancelled. Writes its worker
+/// off if it does not stop.
+async fn await_report(
+    pool: &Pool,
+    control: &Arc<CallControl>,
+    cancel: &CancellationToken,
+    mut answer: oneshot::Receiver<Result<GuestReport, WasmError>>,
+    frames: &mut mpsc::Receiver<StreamFrame>,
+    watch: &mut impl FnMut(StreamFrame),
+) -> Result<GuestReport, WasmError> {
+    let give_up = tokio::time::sleep_until((control.deadline() + STOP_GRACE).into());
+    tokio::pin!(give_up);
+    let (mut cancelled, mut given_up) = (false, false);
+    loop {
+        tokio::select! {
+            // `biased`: waiting frames are delivered before the answer, and the answer counts even if the
+            // caller cancels at the same time.
+            biased;
+            Some(frame) = frames.recv() => watch(frame),
+            answer = &mut answer => return answer.map_err(|_cause| WasmError::WorkerLost)?,
+            () = cancel.cancelled(), if !cancelled => {
+                cancelled = true;
+                control.cancel();
+                give_up.as_mut().reset((Instant::now() + STOP_GRACE).into());
+            }
+            () = &mut give_up, if !given_up => {
+                if pool.write_off(control) {
+                    return Err(WasmError::Stuck);
+                }
+                // The worker finished just before: its answer is on its way.
+                given_up = true;
+            }
+        }
+    }
 }
 
 /// A short label of a mount set, such as `shared:w,tmp:w`.

@@ -43,3 +43,107 @@ pub fn execute<'a, T: DeclaredTool>(tool: &'a T, arguments: &'a str) -> ToolFutu
 pub fn run_local<T>(future: impl Future<Output = T>) -> T {
     pollster::block_on(future)
 }
+
+/// The companions of a tool that only forward to its [`DeclaredTool`] implementation: the hidden functions,
+/// and [`Tool`]. A macro, since the orphan rule forbids implementing `Tool` for every `DeclaredTool` at once.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forward_to_declared {
+    (
+        $vis:vis $structure:ident,
+        $constructor:ident,
+        $function_decl:ident,
+        $declaration:ident,
+        $meta:ident
+    ) => {
+        #[doc(hidden)]
+        #[must_use]
+        $vis fn $function_decl() -> $crate::FunctionDecl {
+            $crate::DeclaredTool::spec(&$structure).function_decl()
+        }
+
+        #[doc(hidden)]
+        #[must_use]
+        $vis fn $declaration() -> $crate::ToolDeclaration {
+            $crate::DeclaredTool::spec(&$structure).declaration()
+        }
+
+        #[doc(hidden)]
+        #[must_use]
+        $vis fn $meta() -> $crate::ToolMeta {
+            $crate::DeclaredTool::spec(&$structure).meta()
+        }
+
+        // Avoids a dead-code warning for a tool that is not exported yet.
+        const _: () = {
+            let _: fn() -> $structure = $constructor;
+            let _: fn() -> $crate::FunctionDecl = $function_decl;
+            let _: fn() -> $crate::ToolDeclaration = $declaration;
+            let _: fn() -> $crate::ToolMeta = $meta;
+        };
+
+        impl $crate::Tool for $structure {
+            fn schema(&self) -> $crate::FunctionDecl {
+                $crate::DeclaredTool::spec(self).function_decl()
+            }
+
+            fn timeout(&self) -> ::core::time::Duration {
+                $crate::DeclaredTool::spec(self).timeout()
+            }
+
+            fn safety_tier(&self) -> $crate::SafetyTier {
+                $crate::DeclaredTool::spec(self).safety_tier()
+            }
+
+            fn declared_tier(&self) -> ::core::option::Option<$crate::SafetyTier> {
+                $crate::DeclaredTool::spec(self).tier
+            }
+
+            fn policy(&self) -> $crate::ToolPolicy {
+                $crate::DeclaredTool::spec(self).policy
+            }
+
+            fn label(&self) -> ::core::option::Option<::std::string::String> {
+                $crate::DeclaredTool::spec(self).label()
+            }
+
+            fn roles(&self) -> ::std::vec::Vec<$crate::ArgumentRole> {
+                $crate::DeclaredTool::spec(self).roles()
+            }
+
+            fn output_schema(&self) -> ::core::option::Option<$crate::JsonSchema> {
+                $crate::DeclaredTool::spec(self).output_schema()
+            }
+
+            fn meta(&self) -> $crate::ToolMeta {
+                $crate::DeclaredTool::spec(self).meta()
+            }
+
+            fn execute<'tool, 'args, 'future>(
+                &'tool self,
+                text: &'args ::core::primitive::str,
+            ) -> $crate::ToolFuture<'future, ::std::string::String>
+            where
+                'tool: 'future,
+                'args: 'future,
+                Self: 'future,
+            {
+                $crate::__private::execute(self, text)
+            }
+
+            fn call<'tool, 'ctx, 'args, 'future>(
+                &'tool self,
+                ctx: &'ctx $crate::ToolContext,
+                args: &'args $crate::ToolArgs,
+            ) -> $crate::ToolFuture<'future, $crate::ToolOutput>
+            where
+                'tool: 'future,
+                'ctx: 'future,
+                'args: 'future,
+                Self: 'future,
+            {
+                $crate::DeclaredTool::run(self, ctx, args.text())
+            }
+        }
+    };
+}

@@ -77,6 +77,7 @@ pub use serde_json;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::{
+        __forward_to_declared as forward_to_declared,
         arguments::Fields,
         declared::{DeclaredTool, ToolFuture, execute, run_local},
         decode::{CannotDecode, DecodeFn, Decoder, Decodes, Mistakes, Primitive},
@@ -87,10 +88,7 @@ pub mod __private {
         spec::{DefaultValue, Hints, LiteralValue, ParamSpec, Presence, ToolSpec, UnknownKeys},
         strict::{Choice, ObjectOnly, field},
     };
-    pub use portcullis_types::{
-        Access, ArgumentRole, FunctionDecl, JsonSchema, RoleKind, SafetyTier, Tool, ToolArgs, ToolContext,
-        ToolDeclaration, ToolError, ToolMeta, ToolOutput, ToolPolicy,
-    };
+    pub use portcullis_types::{Access, RoleKind, SafetyTier, ToolContext, ToolOutput, ToolPolicy};
     pub use schemars;
     pub use serde;
     pub use serde_json;

@@ -41,16 +41,14 @@ mod input;
 mod prepared;
 mod running;
 
-mod entry;
 mod inside;
 
-mod conceal;
-mod descriptors;
 mod error;
 mod kill_stall;
 mod limits;
 mod log_line;
 mod memory;
+mod this_process;
 mod tree;
 mod watch;
 mod wire;
@@ -59,11 +57,9 @@ mod server;
 
 pub use background::BackgroundOutput;
 pub use cancel::{Cancellation, Canceller};
-pub use conceal::conceal_memory;
-pub use descriptors::take_all_descriptors;
-pub use entry::enter_if_session;
 pub use error::{InputError, ShellError};
 pub use input::{CommandInput, InputWriter};
+pub use inside::enter_if_session;
 pub use log_line::{Colours, LogLine};
 pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
@@ -74,4 +70,5 @@ pub use server::{
 };
 pub use session::ShellSession;
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
+pub use this_process::{conceal_memory, take_all_descriptors};
 pub use wire::{Ending, StateAfter};

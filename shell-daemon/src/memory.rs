@@ -174,39 +174,11 @@ impl Meter {
                 return Used { bytes, ..Used::default() };
             }
         }
-        let (mut unseen, mut of_mappings, mut is_hidden) = (0, 0, false);
-        for (entry, own) in own.iter_mut().chain(&mut doubtful) {
-            match shared.add_mappings(entry) {
-                Ok(mappings) => {
-                    if !entry.is_forked() {
-                        self.sees.store(true, Ordering::Relaxed);
-                    }
-                    let bytes = mappings * MAPPING_BYTES;
-                    own.private += bytes;
-                    own.alone += bytes;
-                    of_mappings += bytes;
-                }
-                Err(Unread::Failed(error)) => {
-                    // Unreadable: count all addresses that could be shared memory. Where the others are
-                    // stopped, a process without memory has left none to them.
-                    if motion == Motion::Runs || entry.has_memory() {
-                        unseen += own.not_private;
-                    }
-                    is_hidden |= is_refused(&error) && own.could_be_seen(entry);
-                }
-                Err(Unread::TooMany) => return Used::too_many(),
-            }
-            if self.descriptors == Descriptors::Looked {
-                match shared.add_descriptors(entry) {
-                    Ok(()) => {}
-                    Err(Unread::Failed(error)) => {
-                        is_hidden |= is_refused(&error) && own.could_be_seen(entry);
-                    }
-                    Err(Unread::TooMany) => return Used::too_many(),
-                }
-            }
-        }
-        let is_hidden = is_hidden && self.sees.load(Ordering::Relaxed);
+        let processes = own.iter_mut().chain(&mut doubtful);
+        let Some(Mapped { unseen, of_mappings, is_hidden }) = self.add_shared(processes, motion, shared)
+        else {
+            return Used::too_many();
+        };
         let used = |bytes: u64, doubtful: u64, others: u64| {
             let is_doubtful = bytes <= limit && bytes.saturating_add(doubtful) > limit;
             let (bytes, doubtful) = if is_doubtful { (bytes, doubtful) } else { (bytes + doubtful, 0) };
@@ -233,6 +205,61 @@ impl Meter {
         }
         used(others + shares(&own), shares(&doubtful), others)
     }
+
+    /// Adds the files that these processes have mapped or opened to `shared`, and the kernel's memory for
+    /// their mappings to their private memory. None if there are more than one look reads.
+    fn add_shared<'own>(
+        &self,
+        processes: impl Iterator<Item = &'own mut (Entry, Own)>,
+        motion: Motion,
+        shared: &mut Shared<'_>,
+    ) -> Option<Mapped> {
+        let mut mapped = Mapped::default();
+        for (entry, own) in processes {
+            match shared.add_mappings(entry) {
+                Ok(mappings) => {
+                    if !entry.is_forked() {
+                        self.sees.store(true, Ordering::Relaxed);
+                    }
+                    let bytes = mappings * MAPPING_BYTES;
+                    own.private += bytes;
+                    own.alone += bytes;
+                    mapped.of_mappings += bytes;
+                }
+                Err(Unread::Failed(error)) => {
+                    // Unreadable: count all addresses that could be shared memory. Where the others are
+                    // stopped, a process without memory has left none to them.
+                    if motion == Motion::Runs || entry.has_memory() {
+                        mapped.unseen += own.not_private;
+                    }
+                    mapped.is_hidden |= is_refused(&error) && own.could_be_seen(entry);
+                }
+                Err(Unread::TooMany) => return None,
+            }
+            if self.descriptors == Descriptors::Looked {
+                match shared.add_descriptors(entry) {
+                    Ok(()) => {}
+                    Err(Unread::Failed(error)) => {
+                        mapped.is_hidden |= is_refused(&error) && own.could_be_seen(entry);
+                    }
+                    Err(Unread::TooMany) => return None,
+                }
+            }
+        }
+        mapped.is_hidden &= self.sees.load(Ordering::Relaxed);
+        Some(mapped)
+    }
+}
+
+/// The findings of one pass over mappings and descriptors.
+#[derive(Default)]
+struct Mapped {
+    /// The addresses that could be shared memory, of processes whose mappings cannot be read.
+    unseen: u64,
+    /// The kernel's memory for mappings.
+    of_mappings: u64,
+    /// As [`Used::is_hidden`].
+    is_hidden: bool,
 }
 
 /// Processes, each with the kernel's numbers about it.

@@ -158,6 +158,48 @@ impl Running {
         on_output: &mut dyn FnMut(Chunk<'_>),
     ) -> Result<Finished, ShellError> {
         let mut buffer = vec![0; PIPE_BYTES];
+        let (end, completed) = self.run_to_end(request, watcher, &mut buffer, on_output)?;
+        if completed == Completed::Yes && is_unread(&self.text) {
+            // Retry only without streamed input: bytes that were taken from it cannot be given again.
+            return if request.input.is_none() {
+                Ok(Finished::NotBegun)
+            } else {
+                Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
+            };
+        }
+        let duration = self.started.elapsed();
+        self.stdin.close();
+        self.read_rest(request, &mut buffer, on_output);
+        let output_bytes = self.output_bytes;
+        let of_breach = self.watch.as_ref().and_then(Watch::memory_of_breach).unwrap_or_default();
+        if end.jobs_left {
+            let watch = self.watch.ok_or(ShellError::SessionEnded)?;
+            // A breach that ended the command is reported with the command, and not as a kill of its jobs.
+            let is_whole = completed == Completed::Yes;
+            background.drain(self.streams.into_iter().flatten().collect(), self.report, watch, is_whole)?;
+        }
+        Ok(Finished::Ended(CommandEnd {
+            ending: end.ending,
+            completed,
+            duration,
+            cpu: end.cpu,
+            peak_memory_bytes: end.peak_memory_bytes.max(of_breach),
+            output_bytes,
+            state: end.state,
+            jobs_left: end.jobs_left,
+            // Filled in by the session, which knows the mounts.
+            protected: ProtectedFound::default(),
+        }))
+    }
+
+    /// Serves the command until its shell ends. Kills it at its deadline, when cancelled, and on a breach.
+    fn run_to_end(
+        &mut self,
+        request: &CommandRequest,
+        watcher: &Watcher,
+        buffer: &mut [u8],
+        on_output: &mut dyn FnMut(Chunk<'_>),
+    ) -> Result<(ShellEnd, Completed), ShellError> {
         let mut completed = Completed::Yes;
         let deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
         let mut killing: Option<StallDetector> = None;
@@ -165,7 +207,7 @@ impl Running {
             let ready = self.wait(deadline, (completed == Completed::Yes).then_some(request))?;
             for index in 0..self.streams.len() {
                 if ready.streams[index] {
-                    self.read(index, request, &mut buffer, on_output);
+                    self.read(index, request, buffer, on_output);
                 }
             }
             if ready.stdin {
@@ -208,18 +250,17 @@ impl Running {
             // The watch's kill may still be under way: the shell need not be the last process that dies.
             self.kill()?;
         }
-        if completed == Completed::Yes && is_unread(&self.text) {
-            // Retry only without streamed input: bytes that were taken from it cannot be given again.
-            return if request.input.is_none() {
-                Ok(Finished::NotBegun)
-            } else {
-                Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
-            };
-        }
-        let duration = self.started.elapsed();
-        self.stdin.close();
-        // Read the pipes empty, up to a bound: bytes from before the end are the command's, later ones the
-        // jobs'.
+        Ok((end, completed))
+    }
+
+    /// Reads the pipes empty, up to a bound: bytes from before the end are the command's, later ones the
+    /// jobs'.
+    fn read_rest(
+        &mut self,
+        request: &CommandRequest,
+        buffer: &mut [u8],
+        on_output: &mut dyn FnMut(Chunk<'_>),
+    ) {
         for index in 0..self.streams.len() {
             let mut left = PIPE_BYTES;
             while left > 0 {
@@ -229,26 +270,6 @@ impl Running {
                 }
             }
         }
-        let output_bytes = self.output_bytes;
-        let of_breach = self.watch.as_ref().and_then(Watch::memory_of_breach).unwrap_or_default();
-        if end.jobs_left {
-            let watch = self.watch.ok_or(ShellError::SessionEnded)?;
-            // A breach that ended the command is reported with the command, and not as a kill of its jobs.
-            let is_whole = completed == Completed::Yes;
-            background.drain(self.streams.into_iter().flatten().collect(), self.report, watch, is_whole)?;
-        }
-        Ok(Finished::Ended(CommandEnd {
-            ending: end.ending,
-            completed,
-            duration,
-            cpu: end.cpu,
-            peak_memory_bytes: end.peak_memory_bytes.max(of_breach),
-            output_bytes,
-            state: end.state,
-            jobs_left: end.jobs_left,
-            // Filled in by the session, which knows the mounts.
-            protected: ProtectedFound::default(),
-        }))
     }
 
     /// Waits for any event, at most until `deadline`. `request` is `None` while the command is being killed:

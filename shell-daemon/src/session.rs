@@ -19,7 +19,7 @@ use crate::{
     BackgroundOutput, Cancellation, Chunk, CommandEnd, CommandRequest, Completed, Ending, Interruption,
     PostureChoice, SessionPosture, SessionSpec, ShellError, StateAfter, Stream,
     background::Background,
-    entry::ENTRY,
+    inside::ENTRY,
     kill_stall::{Pace, StallDetector},
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, LONGEST_KILL, SNAPSHOT_BYTES, START_TIME},
     memory::{Descriptors, Meter},

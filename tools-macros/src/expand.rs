@@ -82,7 +82,8 @@ fn needs_errors_section(output: &ReturnType, model: &Model) -> bool {
     fails && model.description.as_ref().is_some_and(|text| !text.contains("# Errors"))
 }
 
-/// The companions of the function: structure, constructor, hidden functions, trait implementations.
+/// The companions of the function: structure, constructor, hidden functions, trait implementations. The
+/// facade's `forward_to_declared!` writes those that are the same for every tool.
 pub(crate) fn companions(
     facade: &TokenStream,
     names: &Names,
@@ -108,36 +109,6 @@ pub(crate) fn companions(
         }
 
         #(#cfgs)*
-        #[doc(hidden)]
-        #[must_use]
-        #vis fn #function_decl() -> #facade::FunctionDecl {
-            #facade::DeclaredTool::spec(&#structure).function_decl()
-        }
-
-        #(#cfgs)*
-        #[doc(hidden)]
-        #[must_use]
-        #vis fn #declaration() -> #facade::ToolDeclaration {
-            #facade::DeclaredTool::spec(&#structure).declaration()
-        }
-
-        #(#cfgs)*
-        #[doc(hidden)]
-        #[must_use]
-        #vis fn #meta() -> #facade::ToolMeta {
-            #facade::DeclaredTool::spec(&#structure).meta()
-        }
-
-        // Avoids a dead-code warning for a tool that is not exported yet.
-        #(#cfgs)*
-        const _: () = {
-            let _: fn() -> #structure = #constructor;
-            let _: fn() -> #facade::FunctionDecl = #function_decl;
-            let _: fn() -> #facade::ToolDeclaration = #declaration;
-            let _: fn() -> #facade::ToolMeta = #meta;
-        };
-
-        #(#cfgs)*
         impl #facade::DeclaredTool for #structure {
             fn spec(&self) -> &'static #facade::ToolSpec {
                 static __PORTCULLIS_SPEC: #facade::ToolSpec = #spec;
@@ -154,68 +125,8 @@ pub(crate) fn companions(
         }
 
         #(#cfgs)*
-        impl #facade::Tool for #structure {
-            fn schema(&self) -> #facade::FunctionDecl {
-                #facade::DeclaredTool::spec(self).function_decl()
-            }
-
-            fn timeout(&self) -> ::core::time::Duration {
-                #facade::DeclaredTool::spec(self).timeout()
-            }
-
-            fn safety_tier(&self) -> #facade::SafetyTier {
-                #facade::DeclaredTool::spec(self).safety_tier()
-            }
-
-            fn declared_tier(&self) -> ::core::option::Option<#facade::SafetyTier> {
-                #facade::DeclaredTool::spec(self).tier
-            }
-
-            fn policy(&self) -> #facade::ToolPolicy {
-                #facade::DeclaredTool::spec(self).policy
-            }
-
-            fn label(&self) -> ::core::option::Option<::std::string::String> {
-                #facade::DeclaredTool::spec(self).label()
-            }
-
-            fn roles(&self) -> ::std::vec::Vec<#facade::ArgumentRole> {
-                #facade::DeclaredTool::spec(self).roles()
-            }
-
-            fn output_schema(&self) -> ::core::option::Option<#facade::JsonSchema> {
-                #facade::DeclaredTool::spec(self).output_schema()
-            }
-
-            fn meta(&self) -> #facade::ToolMeta {
-                #facade::DeclaredTool::spec(self).meta()
-            }
-
-            fn execute<'__self, '__args, '__future>(
-                &'__self self,
-                __portcullis_text: &'__args ::core::primitive::str,
-            ) -> #facade::ToolFuture<'__future, ::std::string::String>
-            where
-                '__self: '__future,
-                '__args: '__future,
-                Self: '__future,
-            {
-                #facade::execute(self, __portcullis_text)
-            }
-
-            fn call<'__self, '__ctx, '__args, '__future>(
-                &'__self self,
-                __portcullis_ctx: &'__ctx #facade::ToolContext,
-                __portcullis_args: &'__args #facade::ToolArgs,
-            ) -> #facade::ToolFuture<'__future, #facade::ToolOutput>
-            where
-                '__self: '__future,
-                '__ctx: '__future,
-                '__args: '__future,
-                Self: '__future,
-            {
-                #facade::DeclaredTool::run(self, __portcullis_ctx, __portcullis_args.text())
-            }
+        #facade::forward_to_declared! {
+            #vis #structure, #constructor, #function_decl, #declaration, #meta
         }
     }
 }

@@ -255,8 +255,21 @@ impl From<std::io::Error> for ToolError {
 /// Like I/O errors; the causes also go to the operator.
 impl From<Box<dyn std::error::Error + Send + Sync>> for ToolError {
     fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        Self::internal(crate::chain(&*error))
+        Self::internal(chain(&*error))
     }
+}
+
+/// An error with all its causes, outermost first, joined by `: `.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 macro_rules! operators_errors {

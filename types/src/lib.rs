@@ -18,7 +18,6 @@
 mod args;
 mod bootstrap;
 mod call;
-mod causes;
 mod context;
 mod declaration;
 #[cfg(feature = "display")]
@@ -44,12 +43,11 @@ mod words;
 pub use args::ToolArgs;
 pub use bootstrap::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 pub use call::{ToolCall, ToolResult};
-pub use causes::chain;
 pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
 pub use declaration::{Declarations, ToolDeclaration};
 #[cfg(feature = "display")]
 pub use display::{Shown, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
-pub use error::{ToolError, ToolErrorKind};
+pub use error::{ToolError, ToolErrorKind, chain};
 pub use event::{EventFn, ToolEvent};
 pub use executor::{CallTerms, OfferedTool, ToolExecutor};
 pub use frame::{

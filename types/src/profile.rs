@@ -12,7 +12,7 @@ mod openai;
 #[cfg(test)]
 mod tests;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::JsonSchema;
@@ -101,4 +101,28 @@ fn says_nothing(schema: &Value) -> bool {
         Value::Object(map) => map.keys().all(|key| ["description", "default"].contains(&key.as_str())),
         _ => false,
     }
+}
+
+/// Renders the items of a list. A tuple becomes a list whose items are any of the tuple's.
+fn items_of_any_place(
+    map: &mut Map<String, Value>,
+    at: &str,
+    render: fn(&Value, &str) -> Result<Value, Fault>,
+) -> Result<(), Fault> {
+    let items = match (map.remove("prefixItems"), map.get("items")) {
+        (Some(Value::Array(places)), _) => {
+            let mut kinds: Vec<Value> = Vec::new();
+            for (index, place) in places.iter().enumerate() {
+                let kind = render(place, &below(at, "prefixItems", Some(&index.to_string())))?;
+                if !kinds.contains(&kind) {
+                    kinds.push(kind);
+                }
+            }
+            if kinds.len() == 1 { kinds.remove(0) } else { json!({"anyOf": kinds}) }
+        }
+        (_, Some(items)) => render(items, &below(at, "items", None))?,
+        (_, None) => return Err(Fault::at(at, ANYTHING)),
+    };
+    map.insert("items".to_owned(), items);
+    Ok(())
 }

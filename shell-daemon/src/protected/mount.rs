@@ -12,7 +12,7 @@ use std::{
 
 use portcullis_policy::{ProtectedPaths, RepositoryMarks};
 use rustix::{
-    fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat},
+    fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags, Stat},
     io::Errno,
     time::{ClockId, clock_gettime},
 };
@@ -245,13 +245,7 @@ impl Mount {
                 return;
             }
         };
-        let of = Identity::of(&stat);
-        let before = self.folders.get(folder).filter(|stamp| stamp.is_unknown);
-        let was = before.and_then(|stamp| stamp.was);
-        // If another folder took this one's place, its contents are new here.
-        let is_unknown = before.is_some() && (was == Some(of.place) || self.was_there(&stat));
-        let stamp = Stamp { of: Some(of), is_named, is_fresh: of.is_after(look.now), is_unknown, was };
-        self.folders.insert(folder.to_owned(), stamp);
+        let is_unknown = self.stamp(folder, &stat, is_named, look);
         let within = self.within(folder);
         let mut marks = RepositoryMarks::default();
         // Names that are listed, and of which the kernel says nothing more.
@@ -273,39 +267,22 @@ impl Mount {
             }
             marks.see(name);
             let path = folder.join(OsString::from_vec(name.to_vec()));
-            let mut kind = entry.file_type();
-            if kind == FileType::Unknown {
-                let Some(stat) = self.stat(&path, look) else {
-                    is_partly_unreadable = true;
-                    continue;
-                };
-                kind = FileType::from_raw_mode(stat.st_mode);
-            }
+            let Some(kind) = self.kind_of(&entry, &path, look) else {
+                is_partly_unreadable = true;
+                continue;
+            };
             if is_protected(look.patterns, &path, kind, &within) {
                 match self.stat(&path, look) {
                     Some(stat) => self.find(path.clone(), &stat, is_unknown, look),
                     None => is_partly_unreadable = true,
                 }
             }
-            if kind == FileType::Directory && !self.folders.contains_key(&path) {
-                let names_it = self.is_named(look.patterns, &path, &within);
-                let is_too_much = self.folders.len() + look.to_read.len() >= PROTECTED_FOLDERS
-                    || path.iter().count() > PROTECTED_DEPTH;
-                if is_too_much && !(names_it && look.budget.share > 0) {
-                    look.budget.complete = false;
-                    // So that the next scan finds it again.
-                    self.leave_out(folder.to_owned(), is_named);
-                    continue;
-                }
-                if is_unknown
-                    && let Ok(stat) = self.handle_stat(&path)
-                    && self.was_there(&stat)
-                {
-                    let was = Some(Identity::of(&stat).place);
-                    let stamp = Stamp { of: None, is_named: names_it, is_fresh: true, is_unknown, was };
-                    self.folders.insert(path.clone(), stamp);
-                }
-                look.to_read.add(path, names_it);
+            if kind == FileType::Directory
+                && !self.folders.contains_key(&path)
+                && !self.add_folder(path, &within, is_unknown, look)
+            {
+                // So that the next scan finds it again.
+                self.leave_out(folder.to_owned(), is_named);
             }
         }
         self.note_repository(folder, marks, is_unknown && self.was_there(&stat), look);
@@ -316,6 +293,48 @@ impl Mount {
         if let Some(stamp) = self.folders.get_mut(folder).filter(|stamp| stamp.of.is_some()) {
             stamp.is_unknown = false;
         }
+    }
+
+    /// Records that a folder is read. Returns whether its contents may be older than the session, although no
+    /// scan has seen them.
+    fn stamp(&mut self, folder: &Path, stat: &Stat, is_named: bool, look: &Look<'_>) -> bool {
+        let of = Identity::of(stat);
+        let before = self.folders.get(folder).filter(|stamp| stamp.is_unknown);
+        let was = before.and_then(|stamp| stamp.was);
+        // If another folder took this one's place, its contents are new here.
+        let is_unknown = before.is_some() && (was == Some(of.place) || self.was_there(stat));
+        let stamp = Stamp { of: Some(of), is_named, is_fresh: of.is_after(look.now), is_unknown, was };
+        self.folders.insert(folder.to_owned(), stamp);
+        is_unknown
+    }
+
+    /// The kind of a listed entry, looked up where the listing does not say it. None if it cannot be.
+    fn kind_of(&self, entry: &DirEntry, path: &Path, look: &mut Look<'_>) -> Option<FileType> {
+        match entry.file_type() {
+            FileType::Unknown => self.stat(path, look).map(|stat| FileType::from_raw_mode(stat.st_mode)),
+            kind => Some(kind),
+        }
+    }
+
+    /// Adds a folder to those that the scan has still to read. Returns `false` if there are too many.
+    fn add_folder(&mut self, path: PathBuf, within: &Within, is_unknown: bool, look: &mut Look<'_>) -> bool {
+        let is_named = self.is_named(look.patterns, &path, within);
+        let is_too_much = self.folders.len() + look.to_read.len() >= PROTECTED_FOLDERS
+            || path.iter().count() > PROTECTED_DEPTH;
+        if is_too_much && !(is_named && look.budget.share > 0) {
+            look.budget.complete = false;
+            return false;
+        }
+        if is_unknown
+            && let Ok(stat) = self.handle_stat(&path)
+            && self.was_there(&stat)
+        {
+            let was = Some(Identity::of(&stat).place);
+            let stamp = Stamp { of: None, is_named, is_fresh: true, is_unknown, was };
+            self.folders.insert(path.clone(), stamp);
+        }
+        look.to_read.add(path, is_named);
+        true
     }
 
     /// Whether a folder is part of a protected path, so that paths in it are or may be protected.

@@ -1,7 +1,7 @@
 //! The socket's file: made where no other user can replace it, and removed at the end.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::File,
     io,
     os::{
@@ -42,70 +42,105 @@ pub(super) struct SocketFile {
 /// # Errors
 /// [`DaemonError::Socket`] if the folder or the file cannot be trusted, or another daemon listens there.
 pub(super) fn listen(path: &Path, reach: Reach) -> Result<(UnixListener, SocketFile), DaemonError> {
-    let refuse = |problem: String| DaemonError::Socket { path: path.to_owned(), problem };
-    let failed = |what: &str, error: io::Error| refuse(format!("{what}: {error}"));
-    let name = path.file_name().ok_or_else(|| refuse("has no name".to_owned()))?.to_owned();
+    let problems = Problems { path };
+    let name = path.file_name().ok_or_else(|| problems.refuse("has no name".to_owned()))?.to_owned();
     if path.as_os_str().len() > PATH_BYTES {
-        return Err(refuse(format!("has a path of more than {PATH_BYTES} bytes, which no client can name")));
+        let problem = format!("has a path of more than {PATH_BYTES} bytes, which no client can name");
+        return Err(problems.refuse(problem));
     }
-    let folder = match path.parent() {
+    let (folder, owner) = open_folder(&problems, reach)?;
+    // Locked, so that two daemons that start at the same time do not take each other's socket for a leftover.
+    rustix::fs::flock(&folder, FlockOperation::LockExclusive)
+        .map_err(|errno| problems.failed("has a folder that cannot be locked", errno))?;
+    // Through the handle: whatever happens to the path, this is the folder that was checked.
+    let place = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(&name);
+    remove_leftover(&problems, &folder, owner, &name, &place)?;
+    let listener =
+        UnixListener::bind(&place).map_err(|error| problems.failed("cannot be listened on", error))?;
+    let mode = match reach {
+        Reach::Own => Mode::RUSR | Mode::WUSR,
+        Reach::Others => Mode::from_raw_mode(0o666),
+    };
+    rustix::fs::chmodat(&folder, &name, mode, AtFlags::empty())
+        .map_err(|errno| problems.failed("cannot have its mode set", errno))?;
+    let made = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(|errno| problems.failed("cannot be looked at", errno))?;
+    rustix::fs::flock(&folder, FlockOperation::Unlock)
+        .map_err(|errno| problems.failed("has a folder that cannot be unlocked", errno))?;
+    Ok((listener, SocketFile { folder, name, identity: identity(&made) }))
+}
+
+/// Makes errors about one socket.
+struct Problems<'a> {
+    path: &'a Path,
+}
+
+impl Problems<'_> {
+    fn refuse(&self, problem: String) -> DaemonError {
+        DaemonError::Socket { path: self.path.to_owned(), problem }
+    }
+
+    fn failed(&self, what: &str, error: impl Into<io::Error>) -> DaemonError {
+        let error: io::Error = error.into();
+        self.refuse(format!("{what}: {error}"))
+    }
+}
+
+/// Opens the socket's folder, which is made if it is missing, and checks who may change it. Returns its owner
+/// too.
+fn open_folder(problems: &Problems<'_>, reach: Reach) -> Result<(OwnedFd, u32), DaemonError> {
+    let failed = |what: &str, errno: Errno| problems.failed(what, errno);
+    let folder = match problems.path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
     match rustix::fs::mkdir(folder, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(failed("cannot have its folder made", errno.into())),
+        Err(errno) => return Err(failed("cannot have its folder made", errno)),
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::open(folder, flags, Mode::empty())
-        .map_err(|errno| failed("has a folder that cannot be opened or is a link", errno.into()))?;
-    let stat =
-        rustix::fs::fstat(&folder).map_err(|errno| failed("has a folder that is unknown", errno.into()))?;
+        .map_err(|errno| failed("has a folder that cannot be opened or is a link", errno))?;
+    let stat = rustix::fs::fstat(&folder).map_err(|errno| failed("has a folder that is unknown", errno))?;
     let denied = match reach {
         Reach::Own => 0o077,
         Reach::Others => 0o022,
     };
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & denied != 0 {
         let mode = stat.st_mode & 0o7777;
-        return Err(refuse(format!(
+        return Err(problems.refuse(format!(
             "must lie in a folder of the daemon's own user without access for others; that one is of user {} \
              and mode {mode:o}",
             stat.st_uid
         )));
     }
-    // Locked, so that two daemons that start at the same time do not take each other's socket for a leftover.
-    rustix::fs::flock(&folder, FlockOperation::LockExclusive)
-        .map_err(|errno| failed("has a folder that cannot be locked", errno.into()))?;
-    // Through the handle: whatever happens to the path, this is the folder that was checked.
-    let place = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(&name);
-    match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => {}
-        Err(errno) => return Err(failed("cannot be looked at", errno.into())),
-        Ok(there) => {
-            if FileType::from_raw_mode(there.st_mode) != FileType::Socket || there.st_uid != stat.st_uid {
-                return Err(refuse("has something else in its place, which is left as it is".to_owned()));
-            }
-            match UnixStream::connect(&place) {
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                Ok(_) => return Err(refuse("has a daemon listening there already".to_owned())),
-                Err(error) => return Err(failed("has a socket in its place", error)),
-            }
-            rustix::fs::unlinkat(&folder, &name, AtFlags::empty())
-                .map_err(|errno| failed("is a leftover that cannot be removed", errno.into()))?;
-        }
-    }
-    let listener = UnixListener::bind(&place).map_err(|error| failed("cannot be listened on", error))?;
-    let mode = match reach {
-        Reach::Own => Mode::RUSR | Mode::WUSR,
-        Reach::Others => Mode::from_raw_mode(0o666),
+    Ok((folder, stat.st_uid))
+}
+
+/// Removes the socket that a killed daemon of this owner left behind. `place` is its path through the
+/// folder's handle.
+fn remove_leftover(
+    problems: &Problems<'_>,
+    folder: &OwnedFd,
+    owner: u32,
+    name: &OsStr,
+    place: &Path,
+) -> Result<(), DaemonError> {
+    let there = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(problems.failed("cannot be looked at", errno)),
+        Ok(there) => there,
     };
-    rustix::fs::chmodat(&folder, &name, mode, AtFlags::empty())
-        .map_err(|errno| failed("cannot have its mode set", errno.into()))?;
-    let made = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(|errno| failed("cannot be looked at", errno.into()))?;
-    rustix::fs::flock(&folder, FlockOperation::Unlock)
-        .map_err(|errno| failed("has a folder that cannot be unlocked", errno.into()))?;
-    Ok((listener, SocketFile { folder, name, identity: identity(&made) }))
+    if FileType::from_raw_mode(there.st_mode) != FileType::Socket || there.st_uid != owner {
+        return Err(problems.refuse("has something else in its place, which is left as it is".to_owned()));
+    }
+    match UnixStream::connect(place) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+        Ok(_) => return Err(problems.refuse("has a daemon listening there already".to_owned())),
+        Err(error) => return Err(problems.failed("has a socket in its place", error)),
+    }
+    rustix::fs::unlinkat(folder, name, AtFlags::empty())
+        .map_err(|errno| problems.failed("is a leftover that cannot be removed", errno))
 }
 
 impl Drop for SocketFile {

@@ -1,6 +1,6 @@
 //! Writes out a type that tools can take.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::{Attribute, Data, DeriveInput, Meta, ext::IdentExt, parse_quote};
 
@@ -41,26 +41,7 @@ pub(crate) fn expand(facade: &TokenStream, keys: &Keys, mut input: DeriveInput, 
     }
     attrs.append(&mut input.attrs);
     input.attrs = attrs;
-    let traits = adapter.map(|adapter| {
-        quote! {
-            impl<'de> #facade::serde::Deserialize<'de> for #name {
-                fn deserialize<__D: #facade::serde::Deserializer<'de>>(
-                    deserializer: __D,
-                ) -> ::core::result::Result<Self, __D::Error> {
-                    #name::deserialize(#facade::#adapter(deserializer))
-                }
-            }
-
-            impl #facade::serde::Serialize for #name {
-                fn serialize<__S: #facade::serde::Serializer>(
-                    &self,
-                    serializer: __S,
-                ) -> ::core::result::Result<__S::Ok, __S::Error> {
-                    #name::serialize(self, serializer)
-                }
-            }
-        }
-    });
+    let traits = adapter.map(|adapter| traits(facade, &name, &adapter));
     let functions = (!functions.is_empty()).then(|| quote!(impl #name { #functions }));
     let assertions =
         (!assertions.is_empty()).then(|| quote!(const __PORTCULLIS_FIELDS: () = { #assertions };));
@@ -72,6 +53,28 @@ pub(crate) fn expand(facade: &TokenStream, keys: &Keys, mut input: DeriveInput, 
             #functions
             #assertions
         };
+    }
+}
+
+/// The traits of a type whose code serde wrote as inherent functions. The `adapter` reads no other notation.
+fn traits(facade: &TokenStream, name: &Ident, adapter: &TokenStream) -> TokenStream {
+    quote! {
+        impl<'de> #facade::serde::Deserialize<'de> for #name {
+            fn deserialize<__D: #facade::serde::Deserializer<'de>>(
+                deserializer: __D,
+            ) -> ::core::result::Result<Self, __D::Error> {
+                #name::deserialize(#facade::#adapter(deserializer))
+            }
+        }
+
+        impl #facade::serde::Serialize for #name {
+            fn serialize<__S: #facade::serde::Serializer>(
+                &self,
+                serializer: __S,
+            ) -> ::core::result::Result<__S::Ok, __S::Error> {
+                #name::serialize(self, serializer)
+            }
+        }
     }
 }
 

@@ -105,62 +105,14 @@ impl Around<'_> {
             field.attrs.push(parse_quote!(#[schemars(schema_with = #describe_path)]));
         }
         let ty = &field.ty;
-        let default = self.default_of(field.ident.as_ref(), &metas);
-        let read_as = |ty: TokenStream| match &bounds {
-            Some(bounds) => quote!(#facade::field::read_within::<#ty, __D>(deserializer, #bounds)),
-            None => quote!((&&#facade::field::Field::<#ty>::NEW).read(deserializer)),
-        };
-        let reading = match default {
-            Some(default) if !optional => {
-                let read = read_as(quote!(::core::option::Option<#ty>));
-                quote! {
-                    let value: ::core::option::Option<#ty> = #read?;
-                    ::core::result::Result::Ok(value.unwrap_or_else(#default))
-                }
-            }
-            _ => read_as(quote!(#ty)),
-        };
-        let schema =
-            if self.tagged && field.ident.is_none() { quote!(schema_beside_tag) } else { quote!(schema) };
-        let describing = (!own_schema).then(|| {
-            let described = quote!((&&#facade::field::Field::<#ty>::NEW).#schema(generator));
-            let described = match &bounds {
-                Some(bounds) => quote!(#facade::field::bounded(#described, #bounds)),
-                None => described,
-            };
-            quote! {
-                #[allow(non_snake_case)]
-                fn #describe(
-                    generator: &mut #facade::schemars::SchemaGenerator,
-                ) -> #facade::schemars::Schema {
-                    #[allow(unused_imports)]
-                    use #facade::field::{Describe as _, Undescribed as _};
-                    #described
-                }
-            }
-        });
-        let writing = writes.then(|| {
-            quote! {
-                #[allow(non_snake_case)]
-                fn #write<__S: #facade::serde::Serializer>(
-                    value: &#ty,
-                    serializer: __S,
-                ) -> ::core::result::Result<__S::Ok, __S::Error> {
-                    #[allow(unused_imports)]
-                    use #facade::field::{Unwritten as _, Write as _};
-                    (&&#facade::field::Field::<#ty>::NEW).write(value, serializer)
-                }
-            }
-        });
+        let default = self.default_of(field.ident.as_ref(), &metas).filter(|_| !optional);
+        let reading = reading(facade, &read, ty, bounds.as_ref(), default);
+        let writing = writes.then(|| writing(facade, &write, ty));
+        let beside_tag = self.tagged && field.ident.is_none();
+        let describing =
+            (!own_schema).then(|| describing(facade, &describe, ty, bounds.as_ref(), beside_tag));
         Some(quote! {
-            #[allow(non_snake_case)]
-            fn #read<'de, __D: #facade::serde::Deserializer<'de>>(
-                deserializer: __D,
-            ) -> ::core::result::Result<#ty, __D::Error> {
-                #[allow(unused_imports)]
-                use #facade::field::{Read as _, Unread as _};
-                #reading
-            }
+            #reading
 
             #writing
 
@@ -181,6 +133,79 @@ impl Around<'_> {
             Some(_) => Some(quote!(::core::default::Default::default)),
             None if self.default => Some(quote!(|| <Self as ::core::default::Default>::default().#field)),
             None => None,
+        }
+    }
+}
+
+/// The function that reads a field. With a `default`, null means that the field was omitted.
+fn reading(
+    facade: &TokenStream,
+    function: &Ident,
+    ty: &Type,
+    bounds: Option<&TokenStream>,
+    default: Option<TokenStream>,
+) -> TokenStream {
+    let read_as = |ty: TokenStream| match bounds {
+        Some(bounds) => quote!(#facade::field::read_within::<#ty, __D>(deserializer, #bounds)),
+        None => quote!((&&#facade::field::Field::<#ty>::NEW).read(deserializer)),
+    };
+    let reading = match default {
+        Some(default) => {
+            let read = read_as(quote!(::core::option::Option<#ty>));
+            quote! {
+                let value: ::core::option::Option<#ty> = #read?;
+                ::core::result::Result::Ok(value.unwrap_or_else(#default))
+            }
+        }
+        None => read_as(quote!(#ty)),
+    };
+    quote! {
+        #[allow(non_snake_case)]
+        fn #function<'de, __D: #facade::serde::Deserializer<'de>>(
+            deserializer: __D,
+        ) -> ::core::result::Result<#ty, __D::Error> {
+            #[allow(unused_imports)]
+            use #facade::field::{Read as _, Unread as _};
+            #reading
+        }
+    }
+}
+
+/// The function that writes a field.
+fn writing(facade: &TokenStream, function: &Ident, ty: &Type) -> TokenStream {
+    quote! {
+        #[allow(non_snake_case)]
+        fn #function<__S: #facade::serde::Serializer>(
+            value: &#ty,
+            serializer: __S,
+        ) -> ::core::result::Result<__S::Ok, __S::Error> {
+            #[allow(unused_imports)]
+            use #facade::field::{Unwritten as _, Write as _};
+            (&&#facade::field::Field::<#ty>::NEW).write(value, serializer)
+        }
+    }
+}
+
+/// The function that gives a field's schema; `beside_tag` if it is the content of a tagged variant.
+fn describing(
+    facade: &TokenStream,
+    function: &Ident,
+    ty: &Type,
+    bounds: Option<&TokenStream>,
+    beside_tag: bool,
+) -> TokenStream {
+    let schema = if beside_tag { quote!(schema_beside_tag) } else { quote!(schema) };
+    let described = quote!((&&#facade::field::Field::<#ty>::NEW).#schema(generator));
+    let described = match bounds {
+        Some(bounds) => quote!(#facade::field::bounded(#described, #bounds)),
+        None => described,
+    };
+    quote! {
+        #[allow(non_snake_case)]
+        fn #function(generator: &mut #facade::schemars::SchemaGenerator) -> #facade::schemars::Schema {
+            #[allow(unused_imports)]
+            use #facade::field::{Describe as _, Undescribed as _};
+            #described
         }
     }
 }

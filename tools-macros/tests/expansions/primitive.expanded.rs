@@ -20,27 +20,6 @@ pub struct FileRead;
 pub fn file_read_tool() -> FileRead {
     FileRead
 }
-#[doc(hidden)]
-#[must_use]
-pub fn __tool_function_decl_file_read() -> ::r#gate_sdk::__private::FunctionDecl {
-    ::r#gate_sdk::__private::DeclaredTool::spec(&FileRead).function_decl()
-}
-#[doc(hidden)]
-#[must_use]
-pub fn __tool_declaration_file_read() -> ::r#gate_sdk::__private::ToolDeclaration {
-    ::r#gate_sdk::__private::DeclaredTool::spec(&FileRead).declaration()
-}
-#[doc(hidden)]
-#[must_use]
-pub fn __tool_meta_file_read() -> ::r#gate_sdk::__private::ToolMeta {
-    ::r#gate_sdk::__private::DeclaredTool::spec(&FileRead).meta()
-}
-const _: () = {
-    let _: fn() -> FileRead = file_read_tool;
-    let _: fn() -> ::r#gate_sdk::__private::FunctionDecl = __tool_function_decl_file_read;
-    let _: fn() -> ::r#gate_sdk::__private::ToolDeclaration = __tool_declaration_file_read;
-    let _: fn() -> ::r#gate_sdk::__private::ToolMeta = __tool_meta_file_read;
-};
 impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
     fn spec(&self) -> &'static ::r#gate_sdk::__private::ToolSpec {
         static __PORTCULLIS_SPEC: ::r#gate_sdk::__private::ToolSpec = ::r#gate_sdk::__private::ToolSpec {
@@ -196,67 +175,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
         })
     }
 }
-impl ::r#gate_sdk::__private::Tool for FileRead {
-    fn schema(&self) -> ::r#gate_sdk::__private::FunctionDecl {
-        ::r#gate_sdk::__private::DeclaredTool::spec(self).function_decl()
-    }
-    fn timeout(&self) -> ::core::time::Duration {
-        ::r#gate_sdk::__private::DeclaredTool::spec(self).timeout()
-    }
-    fn safety_tier(&self) -> ::r#gate_sdk::__private::SafetyTier {
-        ::r#gate_sdk::__private::DeclaredTool::spec(self).safety_tier()
-    }
-    fn declared_tier(
-        &self,
-    ) -> ::core::option::Option<::r#gate_sdk::__private::SafetyTier> {
-        ::r#gate_sdk::__private::DeclaredTool::spec(self).tier
-    }
-    fn policy(&self) -> ::r#gate_sdk::__private::ToolPolicy {
-        ::r#gate_sdk::__private::DeclaredTool::spec(self).policy
-    }
-    fn label(&self) -> ::core::option::Option<::std::string::String> {
-        ::r#gate_sdk::__private::DeclaredTool::spec(self).label()
-    }
-    fn roles(&self) -> ::std::vec::Vec<::r#gate_sdk::__private::ArgumentRole> {
-        ::r#gate_sdk::__private::DeclaredTool::spec(self).roles()
-    }
-    fn output_schema(
-        &self,
-    ) -> ::core::option::Option<::r#gate_sdk::__private::JsonSchema> {
-        ::r#gate_sdk::__private::DeclaredTool::spec(self).output_schema()
-    }
-    fn meta(&self) -> ::r#gate_sdk::__private::ToolMeta {
-        ::r#gate_sdk::__private::DeclaredTool::spec(self).meta()
-    }
-    fn execute<'__self, '__args, '__future>(
-        &'__self self,
-        __portcullis_text: &'__args ::core::primitive::str,
-    ) -> ::r#gate_sdk::__private::ToolFuture<'__future, ::std::string::String>
-    where
-        '__self: '__future,
-        '__args: '__future,
-        Self: '__future,
-    {
-        ::r#gate_sdk::__private::execute(self, __portcullis_text)
-    }
-    fn call<'__self, '__ctx, '__args, '__future>(
-        &'__self self,
-        __portcullis_ctx: &'__ctx ::r#gate_sdk::__private::ToolContext,
-        __portcullis_args: &'__args ::r#gate_sdk::__private::ToolArgs,
-    ) -> ::r#gate_sdk::__private::ToolFuture<
-        '__future,
-        ::r#gate_sdk::__private::ToolOutput,
-    >
-    where
-        '__self: '__future,
-        '__ctx: '__future,
-        '__args: '__future,
-        Self: '__future,
-    {
-        ::r#gate_sdk::__private::DeclaredTool::run(
-            self,
-            __portcullis_ctx,
-            __portcullis_args.text(),
-        )
-    }
+::r#gate_sdk::__private::forward_to_declared! {
+    pub FileRead, file_read_tool, __tool_function_decl_file_read,
+    __tool_declaration_file_read, __tool_meta_file_read
 }

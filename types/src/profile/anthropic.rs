@@ -1,8 +1,8 @@
 //! Anthropic's strict tool use, as its guide to structured outputs lists what it supports.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{ANYTHING, Fault, MAP, RECURSION, below, notes, says_nothing};
+use super::{ANYTHING, Fault, MAP, RECURSION, below, items_of_any_place, notes, says_nothing};
 
 pub(super) fn render(root: &Value) -> Result<Value, Fault> {
     schema(root, "")
@@ -54,20 +54,5 @@ fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     let least = map.get("minItems").and_then(Value::as_u64);
     let said: &[&str] = if least > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };
     notes::say_instead(map, said);
-    let items = match (map.remove("prefixItems"), map.get("items")) {
-        (Some(Value::Array(places)), _) => {
-            let mut kinds: Vec<Value> = Vec::new();
-            for (index, place) in places.iter().enumerate() {
-                let kind = schema(place, &below(at, "prefixItems", Some(&index.to_string())))?;
-                if !kinds.contains(&kind) {
-                    kinds.push(kind);
-                }
-            }
-            if kinds.len() == 1 { kinds.remove(0) } else { json!({"anyOf": kinds}) }
-        }
-        (_, Some(items)) => schema(items, &below(at, "items", None))?,
-        (_, None) => return Err(Fault::at(at, ANYTHING)),
-    };
-    map.insert("items".to_owned(), items);
-    Ok(())
+    items_of_any_place(map, at, schema)
 }

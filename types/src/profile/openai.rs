@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ANYTHING, Fault, MAP, below, notes, says_nothing};
+use super::{ANYTHING, Fault, MAP, below, items_of_any_place, notes, says_nothing};
 
 pub(super) fn render(root: &Value) -> Result<Value, Fault> {
     schema(root, "")
@@ -35,7 +35,8 @@ fn schema(value: &Value, at: &str) -> Result<Value, Fault> {
         object(&mut map, at)?;
     }
     if is(&map, "array") {
-        array(&mut map, at)?;
+        // A tuple is not supported: it becomes a list.
+        items_of_any_place(&mut map, at, schema)?;
     }
     Ok(Value::Object(map))
 }
@@ -60,26 +61,6 @@ fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     map.insert("properties".to_owned(), strict.into());
     map.insert("required".to_owned(), required.into());
     map.insert("additionalProperties".to_owned(), false.into());
-    Ok(())
-}
-
-/// Tuples are not supported: they become a list whose items are any of theirs.
-fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
-    let items = match (map.remove("prefixItems"), map.get("items")) {
-        (Some(Value::Array(places)), _) => {
-            let mut kinds: Vec<Value> = Vec::new();
-            for (index, place) in places.iter().enumerate() {
-                let kind = schema(place, &below(at, "prefixItems", Some(&index.to_string())))?;
-                if !kinds.contains(&kind) {
-                    kinds.push(kind);
-                }
-            }
-            if kinds.len() == 1 { kinds.remove(0) } else { json!({"anyOf": kinds}) }
-        }
-        (_, Some(items)) => schema(items, &below(at, "items", None))?,
-        (_, None) => return Err(Fault::at(at, ANYTHING)),
-    };
-    map.insert("items".to_owned(), items);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Progress, ReadFault, Reader, Told, reason, say, with_calls};
+use super::{Progress, ReadFault, Reader, event, reason, say, with_calls};
 use crate::{Delta, StopReason, ToolCallDelta, Usage};
 
 /// Reader state of one answer.
@@ -19,10 +19,7 @@ pub(super) struct Answer {
 
 impl Reader for Answer {
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
-        if let Some(told) = Told::in_event(data) {
-            return Err(ReadFault::Told(told));
-        }
-        let event: Event = serde_json::from_str(data)?;
+        let event: Event = event(data)?;
         let index = event.index.unwrap_or(0);
         match event.kind.as_str() {
             "message_start" => self.count(event.message.and_then(|message| message.usage), out),

@@ -8,7 +8,7 @@ use serde_json::{Value, json, value::RawValue};
 use url::Url;
 
 use super::{
-    Progress, ReadFault, Reader, Told, Turn, below,
+    Progress, ReadFault, Reader, Turn, below, event,
     history::{self, Block, Calls},
     listed::{Listed, MAX_CHOICES},
     reason, say, whole_call, with_calls,
@@ -191,10 +191,7 @@ pub(super) struct Answer {
 
 impl Reader for Answer {
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
-        if let Some(told) = Told::in_event(data) {
-            return Err(ReadFault::Told(told));
-        }
-        let chunk: Chunk = serde_json::from_str(data)?;
+        let chunk: Chunk = event(data)?;
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.stop = Some(StopReason::ContentFilter);
         }

@@ -22,6 +22,7 @@ mod openai;
 use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use url::Url;
 
@@ -159,6 +160,15 @@ pub(super) fn reader(kind: ProviderKind) -> Box<dyn Reader> {
         ProviderKind::Anthropic => Box::<anthropic_answer::Answer>::default(),
         ProviderKind::Gemini => Box::<gemini::Answer>::default(),
         ProviderKind::Ollama => Box::<ollama::Answer>::default(),
+    }
+}
+
+/// Reads an event that reports no error. Without the check an error would read as an event without content:
+/// almost all fields are optional.
+fn event<'data, T: Deserialize<'data>>(data: &'data str) -> Result<T, ReadFault> {
+    match Told::in_event(data) {
+        Some(told) => Err(ReadFault::Told(told)),
+        None => Ok(serde_json::from_str(data)?),
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    Progress, ReadFault, Reader, Told, Turn,
+    Progress, ReadFault, Reader, Turn, event,
     history::{self, Block, Calls},
     listed::Listed,
     reason, say, whole_call, with_calls,
@@ -100,10 +100,7 @@ pub(super) struct Answer {
 
 impl Reader for Answer {
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
-        if let Some(told) = Told::in_event(data) {
-            return Err(ReadFault::Told(told));
-        }
-        let chunk: Chunk = serde_json::from_str(data)?;
+        let chunk: Chunk = event(data)?;
         if let Some(message) = chunk.message {
             say(out, Delta::Thinking, message.thinking);
             say(out, Delta::Text, message.content);

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    Progress, ReadFault, Reader, Told, Turn,
+    Progress, ReadFault, Reader, Turn, event,
     history::{self, Block, Calls},
     listed::{Listed, MAX_CHOICES},
     reason, say, with_calls,
@@ -120,10 +120,7 @@ impl Reader for Answer {
         if data.trim() == DONE {
             return Ok(Progress::Over);
         }
-        if let Some(told) = Told::in_event(data) {
-            return Err(ReadFault::Told(told));
-        }
-        let chunk: Chunk = serde_json::from_str(data)?;
+        let chunk: Chunk = event(data)?;
         let choices = chunk.choices.items()?.into_iter();
         for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
             let piece = choice.delta.unwrap_or_default();

@@ -68,7 +68,7 @@ fn write_links(out: &mut String, links: &LinkFinding) -> std::fmt::Result {
 }
 
 fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
-    let Findings { kernel, policy, .. } = findings;
+    let kernel = &findings.kernel;
     writeln!(out, "portcullis {} on Linux {}, {}", findings.version, kernel.release, kernel.arch)?;
 
     writeln!(out, "\nlayers, as a thread of ours met them before and after it was confined")?;
@@ -96,6 +96,23 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
         write_links(out, links)?;
     }
 
+    write_places(out, findings)?;
+
+    if !findings.missing.is_empty() {
+        writeln!(out, "\nmissing")?;
+        for missing in &findings.missing {
+            let required = if missing.required { " (required)" } else { "" };
+            writeln!(out, "  {}{required}: {}", missing.what, missing.remedy)?;
+        }
+    }
+    if let Some(error) = &findings.error {
+        writeln!(out, "\nthe tools cannot start: {}", text::for_terminal(error))?;
+    }
+    out.write_str(verdict(findings))
+}
+
+fn write_places(out: &mut String, findings: &Findings) -> std::fmt::Result {
+    let policy = &findings.policy;
     writeln!(out, "\nplaces")?;
     let mut line = |name: &str, value: &str| writeln!(out, "  {name:<12} {}", text::inline(value));
     line("workspace", &findings.workspace.display().to_string())?;
@@ -118,18 +135,7 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     for (index, report) in audit.lines().enumerate() {
         line(if index == 0 { "audit log" } else { "" }, report)?;
     }
-
-    if !findings.missing.is_empty() {
-        writeln!(out, "\nmissing")?;
-        for missing in &findings.missing {
-            let required = if missing.required { " (required)" } else { "" };
-            writeln!(out, "  {}{required}: {}", missing.what, missing.remedy)?;
-        }
-    }
-    if let Some(error) = &findings.error {
-        writeln!(out, "\nthe tools cannot start: {}", text::for_terminal(error))?;
-    }
-    out.write_str(verdict(findings))
+    Ok(())
 }
 
 fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {

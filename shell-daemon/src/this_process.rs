@@ -1,8 +1,8 @@
-//! Protecting the memory of a process that holds secrets from other processes of the same user.
+//! Settings that a serving process makes for itself at its start.
 
 use std::io;
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
 /// Makes this process's memory, with its keys and tokens, unreadable to others: no core dump is written, and
 /// other processes of its user can neither read nor trace it (`PR_SET_DUMPABLE`). This holds until the
@@ -24,4 +24,14 @@ pub fn conceal_memory() -> io::Result<()> {
     // not end without a reason.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     Ok(())
+}
+
+/// Raises this process's soft limit of open descriptors to its hard limit (`setrlimit(2)`, `RLIMIT_NOFILE`).
+/// The usual 1024 are meant for programs that wait with `select`; sessions, their commands and jobs take
+/// about a dozen each, and a guest may have some hundred. Sessions have a separate limit.
+///
+/// If this fails, the old limit holds, and operations fail once the descriptors run out.
+pub fn take_all_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
