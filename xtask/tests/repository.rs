@@ -57,7 +57,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root").to_owned()
 }
 
-/// All files of the repository with this ending, by their path from its root, without build output.
+/// All files of the repository with this ending, by their path from its root, without build output and
+/// generated sources.
 fn files(ending: &str) -> BTreeMap<String, String> {
     let root = root();
     let mut found = BTreeMap::new();
@@ -67,7 +68,7 @@ fn files(ending: &str) -> BTreeMap<String, String> {
             let path = entry.expect("readable").path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let kind = fs::symlink_metadata(&path).expect("there").file_type();
-            if kind.is_dir() && !matches!(name, "target" | ".git" | "node_modules") {
+            if kind.is_dir() && !matches!(name, "target" | ".git" | "node_modules" | "generated") {
                 folders.push(path);
             } else if kind.is_file() && name.ends_with(ending)
                 // A file that is not text has no lines and no headers.
