@@ -3,7 +3,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use portcullis_policy::{Approval, AuditSync, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy};
@@ -34,7 +34,8 @@ mod registration;
 /// The policy in force, and the tools that it is about.
 struct Known {
     policy: Arc<WorkspaceSecurityPolicy>,
-    tools: Arc<ServedTools>,
+    /// Weak: one of these tools holds this, and would keep itself and all others alive.
+    tools: Weak<ServedTools>,
 }
 
 /// Builder of a registry. [`ToolRegistry::builder`] lists the defaults.
@@ -286,7 +287,7 @@ impl RegistryBuilder {
         tell(&recovery, &refused);
         // Set after all tools are registered and before any is called.
         let tools = Arc::new(ServedTools::new(tools));
-        let _ = known.set(Known { policy: Arc::clone(&policy), tools: Arc::clone(&tools) });
+        let _ = known.set(Known { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });
         let host = Host {
             tools,
             mounts: self.mounts.unwrap_or_default(),
@@ -336,6 +337,7 @@ fn default_state() -> Option<PathBuf> {
 fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
     Arc::new(move |stored| {
         let Some(Known { policy, tools }) = known.get() else { return false };
+        let Some(tools) = tools.upgrade() else { return false };
         let tools = tools.snapshot();
         let tool = stored["tool"].as_str().and_then(|tool| tools.get(tool));
         let Some(Ok(now)) = tool.map(|tool| policy.assign(tool.facts())) else { return false };

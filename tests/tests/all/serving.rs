@@ -141,3 +141,18 @@ async fn changes_and_calls_at_once_lose_nothing() {
     tasks.join_all().await;
     assert!(names.iter().all(|name| registry.get(name).is_some()));
 }
+
+#[tokio::test]
+async fn a_registry_that_is_dropped_drops_its_tools() {
+    let world = world_enabling(&["early", "late"]);
+    let [early, late] = ["early", "late"].map(|name| Arc::new(Spy::repeating(name)));
+    let registry = builder(&world)
+        .awaits([name("late")])
+        .shared_tool(Arc::<Spy>::clone(&early))
+        .build()
+        .expect("builds");
+    registry.add_tool(Arc::<Spy>::clone(&late)).expect("added");
+    assert_eq!(kind(&registry, "late").await, None);
+    drop(registry);
+    assert_eq!((Arc::strong_count(&early), Arc::strong_count(&late)), (1, 1));
+}
