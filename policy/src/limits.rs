@@ -37,20 +37,20 @@ impl fmt::Display for FileBytes {
     }
 }
 
-/// `[limits]`, with every default filled in.
+/// `[limits]`, with every default filled in. [`Limits::default`] has the defaults, which the shipped policy and
+/// the documents repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// The number of calls that run concurrently; 1 to 1 024. Default: 10.
+    /// The number of calls that run concurrently; 1 to 1 024.
     pub concurrency: usize,
-    /// The number of calls that an agent may make of one tool in a minute; 1 to 1 000 000. Default: 600.
+    /// The number of calls that an agent may make of one tool in a minute; 1 to 1 000 000.
     pub calls_per_minute: u32,
     /// The text that one call returns to the model, for tools whose entry sets no other limit; up to 64 MiB.
-    /// Default: 16 KiB.
     pub max_output_bytes: OutputBytes,
     /// The memories of one call together, for tools whose entry sets no other limit; from one page of 64 KiB
-    /// to the 4 GiB that a 32-bit guest can address. Default: 64 MiB.
+    /// to the 4 GiB that a 32-bit guest can address.
     pub wasm_memory: MemoryBytes,
-    /// The time of any call, an upper bound for its tool and its entry; up to 24 h. Default: 10 min.
+    /// The time of any call, an upper bound for its tool and its entry; up to 24 h.
     #[serde(rename = "max_timeout_ms", serialize_with = "as_millis")]
     pub max_timeout: Duration,
 }

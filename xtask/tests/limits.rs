@@ -22,6 +22,29 @@ enum Value {
     Time(Duration),
 }
 
+/// The table of core tools in `docs/operating.md`.
+#[test]
+fn the_times_of_file_tools_are_those_of_their_attributes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root");
+    let document = fs::read_to_string(root.join("docs/operating.md")).expect("readable");
+    let mut found = 0;
+    for entry in fs::read_dir(root.join("guest-tools/src")).expect("readable") {
+        let path = entry.expect("readable").path();
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        if !path.is_file() || !name.starts_with("file_") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("readable");
+        let Some((_, after)) = text.split_once("timeout = \"") else { continue };
+        let seconds = after.split_once("s\"").expect("seconds").0;
+        let row = document.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("docs/operating.md has no row of `{name}`"));
+        assert!(row.contains(&format!(", {seconds} s |")), "{name} has {seconds} s; the document: {row}");
+        found += 1;
+    }
+    assert_eq!(found, 6);
+}
+
 #[test]
 fn every_number_is_that_of_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root");

@@ -3,6 +3,7 @@
 mod assign;
 mod authorize;
 mod digest;
+mod documents;
 mod load;
 mod model;
 mod random;

@@ -1,0 +1,82 @@
+//! What the documents say of shipped values, against the values.
+
+use std::{fs, path::Path};
+
+use portcullis_policy::{DEFAULT_POLICY, DenialCode, Limits};
+
+/// A document of the repository.
+fn document(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root");
+    fs::read_to_string(root.join(path)).expect("readable")
+}
+
+/// The words in backticks of a text.
+fn words(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn the_table_of_denials_has_every_code_and_no_other() {
+    let text = document("docs/policy.md");
+    let (_, section) = text.split_once("| `path_escapes_mount` |").expect("the table's first row");
+    let listed =
+        section.lines().take_while(|line| line.is_empty() || line.starts_with('|') || line.starts_with(' '));
+    let mut listed: Vec<&str> =
+        listed.filter(|line| line.starts_with("| `")).map(|line| words(line)[0]).collect();
+    listed.push("path_escapes_mount");
+    listed.sort_unstable();
+    let mut codes = DenialCode::ALL.map(DenialCode::as_str);
+    codes.sort_unstable();
+    assert_eq!(listed, codes);
+}
+
+#[test]
+fn the_protected_names_are_listed_as_they_are_shipped() {
+    let shipped: toml::Table = DEFAULT_POLICY.parse().expect("TOML");
+    let shipped: Vec<&str> = shipped["protect"]["paths"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|name| name.as_str())
+        .collect();
+    let text = document("docs/policy.md");
+    let (_, listed) = text.split_once("which hold in every policy: ").expect("the list");
+    assert_eq!(words(listed.lines().next().expect("a line")), shipped);
+    let changes = document("CHANGELOG.md");
+    let line = changes.lines().find(|line| line.starts_with("- No tool writes")).expect("a line");
+    // Names that the line sums up are not in backticks.
+    assert!(words(line).iter().all(|name| shipped.contains(name)), "{line}");
+}
+
+#[test]
+fn the_default_limits_are_those_of_the_shipped_policy_and_documents() {
+    let limits = Limits::default();
+    let shipped: toml::Table = DEFAULT_POLICY.parse().expect("TOML");
+    let shipped = shipped["limits"].as_table().expect("a table");
+    // The documents write `16 KiB` for the policy's `16KiB`.
+    let sized = |size: String| size.replace("KiB", " KiB").replace("MiB", " MiB");
+    let output = sized(limits.max_output_bytes.to_string());
+    let memory = sized(limits.wasm_memory.to_string());
+    let said: [(&str, String); 4] = [
+        ("concurrency", limits.concurrency.to_string()),
+        ("calls_per_minute", limits.calls_per_minute.to_string()),
+        ("max_output_bytes", output.clone()),
+        ("wasm_memory", memory),
+    ];
+    for (key, value) in &said {
+        let in_file = match &shipped[*key] {
+            toml::Value::String(text) => text.clone(),
+            toml::Value::Integer(number) => number.to_string(),
+            other => panic!("{key}: {other:?}"),
+        };
+        assert_eq!(in_file, value.replace(' ', ""), "{key} in default.toml");
+        let beginning = format!("| `{key}` | {value} |");
+        assert!(document("docs/policy.md").contains(&beginning), "docs/policy.md has no row {beginning}");
+        let of_limits = document("docs/limits.md");
+        let row =
+            of_limits.lines().find(|line| line.contains(&format!("(`{key}`"))).expect("a row of limits.md");
+        assert!(row.contains(&format!("| {value}")), "docs/limits.md: {row}");
+    }
+    let operating = document("docs/operating.md");
+    assert!(operating.contains(&format!("`max_output_bytes` ({output})")), "docs/operating.md");
+}
