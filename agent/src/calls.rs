@@ -16,7 +16,7 @@ use tokio::{task::JoinSet, time::Instant};
 use super::{
     AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallTerms, OfferedTool, ToolExecutor,
     batches::batches,
-    guarded::{self, GracePeriod, Watch, panicked},
+    guarded::{self, GracePeriod, GuardedEmitter, panicked},
 };
 
 /// The result that a model reads for a call skipped by steering (specification 002, "Steering").
@@ -36,7 +36,7 @@ const REFUSAL_TIME: Duration = Duration::from_secs(1);
 pub(super) struct Calls<'a> {
     pub(super) config: &'a AgentConfig,
     pub(super) executor: &'a Arc<dyn ToolExecutor>,
-    pub(super) watch: &'a Arc<Watch>,
+    pub(super) watch: &'a Arc<GuardedEmitter>,
     pub(super) handle: &'a AgentHandle,
     pub(super) patience: &'a GracePeriod,
     pub(super) run_id: &'a str,
@@ -357,7 +357,7 @@ impl Live {
 
 /// Returns the callback for an executor's events. The loop itself reports that a call was requested and that
 /// it ended, so those events are ignored here.
-fn listener(watch: Arc<Watch>, live: Live) -> EventFn {
+fn listener(watch: Arc<GuardedEmitter>, live: Live) -> EventFn {
     Arc::new(move |event| {
         let (ToolEvent::ApprovalRequested { call_id }
         | ToolEvent::ApprovalResolved { call_id, .. }

@@ -14,7 +14,7 @@ pub const REPEATS_UNTIL_END: u32 = 5;
 /// Action of the loop on a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Repeat {
-    /// Nothing.
+    /// None: the call is no repetition.
     No,
     /// The model reads this after the results of its turn.
     Hint(Message),

@@ -69,13 +69,13 @@ pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> Fault {
 
 /// Guard around a run's emitter, which must not affect the calls. After a panic it gets no more events. After
 /// it took longer than the grace period of a cancelled run, the run no longer waits for it.
-pub(super) struct Watch {
+pub(super) struct GuardedEmitter {
     emitter: Arc<dyn EventEmitter>,
     patience: GracePeriod,
     fault: Mutex<Option<Fault>>,
 }
 
-impl Watch {
+impl GuardedEmitter {
     pub(super) fn new(emitter: Arc<dyn EventEmitter>, patience: GracePeriod) -> Self {
         Self { emitter, patience, fault: Mutex::new(None) }
     }

@@ -10,7 +10,7 @@ use super::{
     AgentEnd, AgentEvent, ArgumentsPiece, AssembledCall, Delta, DeltaStream, ModelRequest, OfferedTool,
     Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallAccumulator, Usage,
     call_ids::CallIds,
-    guarded::{Watch, panicked},
+    guarded::{GuardedEmitter, panicked},
 };
 
 /// Limit of an answer's text: 8 MiB. Without it a model that never ends could fill the memory.
@@ -18,7 +18,7 @@ pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// A whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct CompleteAnswer {
     pub(super) text: String,
     pub(super) calls: Vec<AssembledCall>,
     pub(super) stop: StopReason,
@@ -42,10 +42,10 @@ pub(super) async fn ask(
     offers: &[OfferedTool],
     ids: &mut CallIds,
     silence: Duration,
-    watch: &Watch,
-) -> Result<Answer, BrokenAnswer> {
+    watch: &GuardedEmitter,
+) -> Result<CompleteAnswer, BrokenAnswer> {
     let cancel = request.cancel.clone();
-    let mut reading = Reading { text: String::new(), usage: None, begun: false };
+    let mut reading = PartialAnswer { text: String::new(), usage: None, begun: false };
     let opening = AssertUnwindSafe(async { provider.stream(request).await }).catch_unwind();
     let opened = tokio::select! {
         // `biased`: a run that is cancelled already sends no request.
@@ -100,7 +100,7 @@ pub(super) async fn ask(
                 drop_stream(stream);
                 let (calls, taken) = calls.finish_with_ids(&stop, offers);
                 *ids = taken;
-                return Ok(Answer { text: reading.text, calls, stop, usage: reading.usage });
+                return Ok(CompleteAnswer { text: reading.text, calls, stop, usage: reading.usage });
             }
         }
     }
@@ -111,14 +111,14 @@ fn drop_stream(stream: DeltaStream) {
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(stream)));
 }
 
-struct Reading {
+struct PartialAnswer {
     text: String,
     usage: Option<Usage>,
     /// Whether any piece of the answer has come.
     begun: bool,
 }
 
-impl Reading {
+impl PartialAnswer {
     fn broken(&mut self, end: AgentEnd) -> BrokenAnswer {
         BrokenAnswer { text: std::mem::take(&mut self.text), end, usage: self.usage }
     }

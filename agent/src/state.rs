@@ -3,7 +3,7 @@
 use portcullis_types::Message;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentEnd, Usage, guard::RepeatGuard, read_answer::Answer};
+use super::{AgentEnd, Usage, guard::RepeatGuard, read_answer::CompleteAnswer};
 
 /// A run between two of its steps. It serialises both ways, and together with the stored conversation it is
 /// all that another process needs to go on.
@@ -28,9 +28,9 @@ pub(super) enum Step {
     /// Ask the model.
     CallModel,
     /// Run the calls of an answer, and store the answer with their results.
-    RunTools { answer: Answer },
+    RunTools { answer: CompleteAnswer },
     /// Store an answer without calls. The run is over then, unless a person has written meanwhile.
-    Finalize { answer: Answer },
+    Finalize { answer: CompleteAnswer },
     /// None: the run is over.
     Over { end: AgentEnd },
 }

@@ -10,8 +10,8 @@ use super::{
     call_ids::CallIds,
     calls::Calls,
     guard::Repeat,
-    guarded::{self, Fault, GracePeriod, Watch},
-    read_answer::{Answer, BrokenAnswer, ask},
+    guarded::{self, Fault, GracePeriod, GuardedEmitter},
+    read_answer::{BrokenAnswer, CompleteAnswer, ask},
     state::{RunState, Step},
     transcript,
 };
@@ -20,7 +20,7 @@ use super::{
 pub(super) struct Steps<'a> {
     agent: &'a AgentLoop,
     patience: GracePeriod,
-    watch: Arc<Watch>,
+    watch: Arc<GuardedEmitter>,
     run_id: String,
     /// The stored conversation, once a step has read it.
     conversation: Option<Conversation>,
@@ -36,7 +36,7 @@ struct Conversation {
 
 impl<'a> Steps<'a> {
     pub(super) fn new(agent: &'a AgentLoop, patience: GracePeriod, run_id: String) -> Self {
-        let watch = Arc::new(Watch::new(Arc::clone(&agent.emitter), patience.clone()));
+        let watch = Arc::new(GuardedEmitter::new(Arc::clone(&agent.emitter), patience.clone()));
         Self { agent, patience, watch, run_id, conversation: None, offers: None }
     }
 
@@ -78,8 +78,8 @@ impl<'a> Steps<'a> {
     }
 
     /// Runs an answer's calls, then stores the answer and their results in one batch.
-    async fn run_tools(&mut self, state: &mut RunState, answer: Answer) -> Result<Step, AgentEnd> {
-        let Answer { text, calls, stop, usage } = answer;
+    async fn run_tools(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<Step, AgentEnd> {
+        let CompleteAnswer { text, calls, stop, usage } = answer;
         let asked = calls.iter().map(|call| transcript::sendable(&call.call)).collect();
         // Skip refused calls: they give no result that could be repeated, and their arguments may be cut off.
         let runs = calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call);
@@ -116,8 +116,8 @@ impl<'a> Steps<'a> {
 
     /// Stores an answer without calls, and ends the run unless a person has written meanwhile: each such
     /// message is a new question, for which the model gets its full number of turns.
-    async fn finalize(&mut self, state: &mut RunState, answer: Answer) -> Result<Step, AgentEnd> {
-        let Answer { text, stop, usage, .. } = answer;
+    async fn finalize(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<Step, AgentEnd> {
+        let CompleteAnswer { text, stop, usage, .. } = answer;
         self.keep_text(text.clone()).await?;
         let iteration = state.iterations;
         self.tell(AgentEvent::TurnEnd { iteration, stop: stop.clone(), usage }).await;
@@ -180,7 +180,7 @@ impl<'a> Steps<'a> {
         guarded::call("executor", || self.agent.executor.offers()).map_err(internal)
     }
 
-    async fn ask(&mut self, state: &mut RunState) -> Result<Answer, AgentEnd> {
+    async fn ask(&mut self, state: &mut RunState) -> Result<CompleteAnswer, AgentEnd> {
         let offers = self.offer()?;
         self.tell(AgentEvent::TurnStart { iteration: state.iterations }).await;
         let config = &self.agent.config;

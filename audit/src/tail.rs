@@ -36,17 +36,17 @@ pub(super) fn read(file: &File, path: &Path, size: u64) -> Result<Tail, AuditErr
         file.read_exact_at(&mut window, from)
             .map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
         match last_row(&window, from == 0) {
-            Found::Row { seq, hash, end } => {
+            TailRow::Row { seq, hash, end } => {
                 let torn_bytes = (length - end) as u64;
                 return Ok(Tail { seq, hash, end: from + end as u64, torn_bytes });
             }
-            Found::NoRow => {
+            TailRow::NoRow => {
                 return Ok(Tail { seq: 0, hash: GENESIS, end: 0, torn_bytes: size });
             }
-            Found::Altered { at } => {
+            TailRow::Altered { at } => {
                 return Err(AuditError::Altered { path: path.to_owned(), offset: from + at as u64 });
             }
-            Found::WindowTooSmall => {}
+            TailRow::WindowTooSmall => {}
         }
     }
     Err(AuditError::Corrupt { path: path.to_owned(), bytes: window.len() as u64 })
@@ -62,7 +62,7 @@ pub(super) fn still_ends_with(file: &File, end: u64, hash: &Hash) -> io::Result<
     Ok(chain::tail_says(&bytes, hash))
 }
 
-enum Found {
+enum TailRow {
     Row { seq: u64, hash: Hash, end: usize },
     NoRow,
     Altered { at: usize },
@@ -71,16 +71,16 @@ enum Found {
 
 /// The end of a window: a row, perhaps followed by a piece of a line. A whole invalid line does not come from
 /// a crash, so it is not cut off: that would hide tampering.
-fn last_row(window: &[u8], whole: bool) -> Found {
-    let too_small = if whole { Found::NoRow } else { Found::WindowTooSmall };
+fn last_row(window: &[u8], whole: bool) -> TailRow {
+    let too_small = if whole { TailRow::NoRow } else { TailRow::WindowTooSmall };
     let Some(newline) = window.iter().rposition(|byte| *byte == b'\n') else { return too_small };
     let start = match window[..newline].iter().rposition(|byte| *byte == b'\n') {
         Some(before) => before + 1,
         None if whole => 0,
-        None => return Found::WindowTooSmall,
+        None => return TailRow::WindowTooSmall,
     };
     match chain::check(&window[start..=newline]) {
-        Ok(link) => Found::Row { seq: link.seq, hash: link.hash, end: newline + 1 },
-        Err(_) => Found::Altered { at: start },
+        Ok(link) => TailRow::Row { seq: link.seq, hash: link.hash, end: newline + 1 },
+        Err(_) => TailRow::Altered { at: start },
     }
 }

@@ -93,10 +93,10 @@ pub(crate) struct Prepared<'a> {
 /// The content of one place.
 struct Part {
     place: PathBuf,
-    what: What,
+    what: BindSource,
 }
 
-enum What {
+enum BindSource {
     Folder(OwnedFd),
     File(OwnedFd),
     Link(PathBuf),
@@ -145,14 +145,14 @@ impl<'a> Prepared<'a> {
             let path = path(&bind.handle).map_err(step("name a system folder"))?;
             let is_below_another = path != bind.place && places.iter().any(|place| path.starts_with(place));
             let what = if is_below_another {
-                What::Link(path)
+                BindSource::Link(path)
             } else {
                 copy(bind, None).map_err(step("copy a system folder"))?
             };
             parts.push(Part { place: bind.place.clone(), what });
         }
         for (place, text) in accounts {
-            parts.push(Part { place: place.into(), what: What::Text(text) });
+            parts.push(Part { place: place.into(), what: BindSource::Text(text) });
         }
         Ok(Self { tree, parts, root, proc, shm, tmp, user })
     }
@@ -240,7 +240,7 @@ fn copies(binds: &[Bind], map: Option<&OwnedFd>) -> io::Result<Vec<Part>> {
 }
 
 /// Copies what is bound, with its attributes, attached nowhere yet.
-fn copy(bind: &Bind, map: Option<&OwnedFd>) -> io::Result<What> {
+fn copy(bind: &Bind, map: Option<&OwnedFd>) -> io::Result<BindSource> {
     let here = open_here(&bind.handle)?;
     let is_folder = stat_kind(&here)? == rustix::fs::FileType::Directory;
     let mut wanted = MountAttrFlags::MOUNT_ATTR_NOSUID;
@@ -254,7 +254,7 @@ fn copy(bind: &Bind, map: Option<&OwnedFd>) -> io::Result<What> {
     if let Some(map) = map {
         apart::apply(&copy, map)?;
     }
-    Ok(if is_folder { What::Folder(copy) } else { What::File(copy) })
+    Ok(if is_folder { BindSource::Folder(copy) } else { BindSource::File(copy) })
 }
 
 fn copy_mount(what: BorrowedFd<'_>, wanted: MountAttrFlags) -> io::Result<OwnedFd> {
@@ -310,23 +310,23 @@ fn stat_kind(handle: &OwnedFd) -> io::Result<rustix::fs::FileType> {
     Ok(rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(handle)?.st_mode))
 }
 
-fn place_at(root: BorrowedFd<'_>, place: &Path, what: &What) -> io::Result<()> {
+fn place_at(root: BorrowedFd<'_>, place: &Path, what: &BindSource) -> io::Result<()> {
     let place = below(place);
     if let Some(folder) = place.parent() {
         make_folder(root, folder)?;
     }
     match what {
-        What::Link(target) => Ok(rustix::fs::symlinkat(target, root, place)?),
-        What::Folder(mount) => {
+        BindSource::Link(target) => Ok(rustix::fs::symlinkat(target, root, place)?),
+        BindSource::Folder(mount) => {
             make_folder(root, place)?;
             move_to(mount, root, place)
         }
-        What::File(mount) => {
+        BindSource::File(mount) => {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
             rustix::fs::openat(root, place, flags, Mode::RUSR)?;
             move_to(mount, root, place)
         }
-        What::Text(text) => {
+        BindSource::Text(text) => {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
             let readable = Mode::RUSR | Mode::RGRP | Mode::ROTH;
             File::from(rustix::fs::openat(root, place, flags, readable)?).write_all(text.as_bytes())

@@ -125,11 +125,11 @@ impl TrustError {
 pub fn open_file(path: &Path) -> Result<File, TrustError> {
     let mut doubt = None;
     match walk(path, &mut doubt) {
-        Ok((Found::File(file), at)) => {
+        Ok((PathEnd::File(file), at)) => {
             judge(file.as_fd(), Thing::File, &at)?;
             Ok(file.into())
         }
-        Ok((Found::Folder, at)) => Err(doubt.unwrap_or(TrustError::Kind { path: at })),
+        Ok((PathEnd::Folder, at)) => Err(doubt.unwrap_or(TrustError::Kind { path: at })),
         Err(error) => Err(match doubt {
             Some(doubt) if error.is_missing() => {
                 TrustError::Missing { path: path.to_owned(), doubt: Box::new(doubt) }
@@ -148,8 +148,8 @@ pub fn judge_folder(path: &Path) -> Result<(), TrustError> {
     let found = walk(path, &mut doubt);
     match (doubt, found?) {
         (Some(doubt), _) => Err(doubt),
-        (None, (Found::Folder, _)) => Ok(()),
-        (None, (Found::File(_), at)) => Err(TrustError::Kind { path: at }),
+        (None, (PathEnd::Folder, _)) => Ok(()),
+        (None, (PathEnd::File(_), at)) => Err(TrustError::Kind { path: at }),
     }
 }
 
@@ -162,14 +162,14 @@ pub fn judge_file(file: BorrowedFd<'_>, path: &Path) -> Result<(), TrustError> {
 }
 
 /// The end of a path.
-enum Found {
+enum PathEnd {
     File(OwnedFd),
     Folder,
 }
 
 /// Follows a path, judging each folder and link on it. The first one that another user can change becomes the
 /// `doubt`. The doubt counts if something exists at the end of the path, which is then not opened.
-fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(Found, PathBuf), TrustError> {
+fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, PathBuf), TrustError> {
     let unusable = |at: &Path, source: io::Error| TrustError::Unusable { path: at.to_owned(), source };
     let absolute = std::path::absolute(path).map_err(|source| unusable(path, source))?;
     let mut left: Vec<OsString> = steps(&absolute);
@@ -219,7 +219,7 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(Found, PathBuf),
             FileType::RegularFile if left.is_empty() => {
                 let file = open_regular(folder.as_fd(), &name).map_err(failed)?;
                 return match file {
-                    Some(file) => Ok((Found::File(file), here)),
+                    Some(file) => Ok((PathEnd::File(file), here)),
                     None => Err(TrustError::Kind { path: here }),
                 };
             }
@@ -227,7 +227,7 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(Found, PathBuf),
             _ => return Err(failed(Errno::NOTDIR)),
         }
     }
-    Ok((Found::Folder, at))
+    Ok((PathEnd::Folder, at))
 }
 
 /// Opens a file that was seen to be a regular one. None if it no longer is: the users that are trusted here

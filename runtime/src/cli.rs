@@ -176,8 +176,8 @@ pub(crate) struct Modules {
 
 /// List the tools and what the policy gives to each.
 ///
-/// What is printed for a model's or a client's sake leaves out tools that the policy switches off, and those
-/// that their author hides.
+/// The formats for models and clients leave out tools that the policy switches off, and those that their author
+/// hides.
 #[derive(Debug, Args)]
 pub(crate) struct Tools {
     #[command(flatten)]
@@ -259,10 +259,10 @@ pub(crate) enum Audit {
     Verify,
 }
 
-/// Run a command as a model's would run: same way, same sight, same limits.
+/// Run a command as a model's would run, with the same confinement and limits.
 ///
-/// The command goes through `shell_exec`: it is decided on, confined and recorded, and approved of by whoever
-/// types it. Its output comes as it is written, its input is what is piped in, and its exit code is this
+/// The command goes through `shell_exec`: it is checked, confined and recorded. Typing it counts as its
+/// approval. Its output comes as it is written, its input is what is piped in, and its exit code is this
 /// program's. Without a command, lines are read and run one after the other in one session.
 ///
 /// Ctrl-C cancels the command that runs. Where a person types the lines, the next one may follow; a list of them

@@ -16,7 +16,7 @@ use portcullis_confine::interrupt::ThreadTarget;
 const PLACE_TICKS: u32 = 210;
 
 /// Resource that a call holds until its thread is free; dropping it releases the resource.
-pub type Held = Box<dyn Any + Send>;
+pub type CallResource = Box<dyn Any + Send>;
 
 /// Why a call was stopped before it ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +34,7 @@ pub(super) struct CallControl {
     state: AtomicU8,
     thread: OnceLock<ThreadTarget>,
     /// Held by the work, not by the caller: the caller may leave long before the thread is free.
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<CallResource>>,
     overdue_ticks: AtomicU32,
 }
 
@@ -44,7 +44,7 @@ const DONE: u8 = 2;
 const WRITTEN_OFF: u8 = 3;
 
 impl CallControl {
-    pub(super) fn new(deadline: Instant, held: Option<Held>) -> Self {
+    pub(super) fn new(deadline: Instant, held: Option<CallResource>) -> Self {
         Self {
             deadline,
             state: AtomicU8::new(RUNNING),

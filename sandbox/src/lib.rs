@@ -40,7 +40,7 @@ mod worker;
 
 pub use compiler::CompileLimits;
 pub use compiler_child::{compile_from_stdin, is_compiler};
-pub use control::Held;
+pub use control::CallResource;
 pub use fault::{GuestFault, WasmError};
 pub use guest::GuestReport;
 pub use module::{GuestModule, MAX_MODULE_BYTES, ModuleDigest};

@@ -42,7 +42,7 @@ impl Taken {
 pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<Option<Taken>, Errno> {
     let Some(replaced) = regular(&to)? else { return Ok(None) };
     let Some(replacing) = regular(&from)? else { return Ok(None) };
-    // Its other names would change with it.
+    // A change of its mode would change the file under its other names too.
     if replacing.st_nlink > 1 {
         return Ok(None);
     }

@@ -233,7 +233,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             ask!(caller, |fs, memory| {
                 let from = text(memory, from, from_len)?;
-                // Through a second name it could be written.
+                // A hard link to a protected file would let the guest write it under the second name.
                 fs.change(number(from_fd), from, Change::Whole)?;
                 fs.reach(number(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
                 fs.link(number(from_fd), number(to_fd))?;

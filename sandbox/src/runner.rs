@@ -16,7 +16,7 @@ use portcullis_types::{CancellationToken, Declarations, FinalFrame, ToolOutput};
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::{Engine, Linker, Module};
 
-use super::control::Held;
+use super::control::CallResource;
 use super::{
     GuestModule, GuestReport, ModuleDigest, TransferEnd, WasmError,
     cache::ModuleCache,
@@ -139,7 +139,7 @@ pub struct GuestJob {
     /// Stops the guest earlier.
     pub cancel: CancellationToken,
     /// Held until the guest's thread is free, even if its caller leaves earlier.
-    pub held: Option<Held>,
+    pub held: Option<CallResource>,
     /// Whether the call has an observer for progress and update frames.
     pub is_watched: bool,
     /// The call's end of a transfer, if it takes part in one.

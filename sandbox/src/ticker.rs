@@ -57,13 +57,13 @@ impl Ticker {
     }
 
     /// Watches a call until the guard is dropped.
-    pub(super) fn watch(&self, control: Arc<CallControl>) -> Watch {
+    pub(super) fn watch(&self, control: Arc<CallControl>) -> TickerGuard {
         let shared = Arc::clone(&self.shared);
         shared.calls().push(Arc::clone(&control));
         if shared.asleep.load(Ordering::Acquire) {
             shared.wake.notify_one();
         }
-        Watch { shared, control }
+        TickerGuard { shared, control }
     }
 }
 
@@ -83,12 +83,12 @@ impl Drop for Ticker {
 
 /// Guard that keeps a call watched by the ticker.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct TickerGuard {
     shared: Arc<Shared>,
     control: Arc<CallControl>,
 }
 
-impl Drop for Watch {
+impl Drop for TickerGuard {
     fn drop(&mut self) {
         let mut calls = self.shared.calls();
         if let Some(place) = calls.iter().position(|call| Arc::ptr_eq(call, &self.control)) {

@@ -25,7 +25,7 @@ use super::{
     module::LinkedModule,
     pool::{Pool, WorkerLease},
     stdio::{FrameReader, Stdout},
-    ticker::Watch,
+    ticker::TickerGuard,
     transfer_reader::TransferReader,
 };
 use crate::links::Exposed;
@@ -55,7 +55,7 @@ pub(super) struct Job {
     pub(super) listener: Option<Listener>,
     /// The call's end of a transfer, if it takes part in one.
     pub(super) transfer: Option<TransferEnd>,
-    pub(super) watch: Watch,
+    pub(super) watch: TickerGuard,
     pub(super) reply: oneshot::Sender<Result<GuestReport, WasmError>>,
 }
 

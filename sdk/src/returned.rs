@@ -30,7 +30,7 @@ impl<T> Ask<T> {
 
 /// Is the value a `Result`? Asked as `(&&Ask::about(&value)).split()`.
 pub trait ResultValue {
-    /// Yes.
+    /// Taken where the value is a `Result`.
     fn split(&self) -> Fallible {
         Fallible
     }
@@ -40,7 +40,7 @@ impl<T, E> ResultValue for &Ask<Result<T, E>> {}
 
 /// See [`ResultValue`].
 pub trait PlainValue {
-    /// No.
+    /// Taken where the value has any other type.
     fn split(&self) -> Plain {
         Plain
     }

@@ -19,7 +19,7 @@ use rustix::{
 use crate::{
     Interruption, ShellError,
     limits::{BACKGROUND_BYTES, BACKGROUND_COMMANDS, BACKGROUND_KILLS},
-    watch::Watch,
+    watch::CommandWatch,
 };
 
 /// The background jobs of one session.
@@ -74,7 +74,7 @@ impl Background {
         &self,
         streams: Vec<OwnedFd>,
         report: OwnedFd,
-        watch: Watch,
+        watch: CommandWatch,
         tells: bool,
     ) -> Result<(), ShellError> {
         self.0.commands.fetch_add(1, Ordering::AcqRel);

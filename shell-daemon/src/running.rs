@@ -18,7 +18,7 @@ use crate::{
     limits::{LONGEST_KILL, PIPE_BYTES},
     prepared::{Prepared, init_of, is_unread},
     tree::Process,
-    watch::{Breach, Watch, Watcher},
+    watch::{Breach, CommandWatch, Watcher},
     wire::{self, FromCommand, ShellEnd},
 };
 
@@ -114,7 +114,7 @@ pub(crate) enum Finished {
 #[derive(Debug)]
 pub(crate) struct Running {
     /// Set once the command's init has reported itself.
-    watch: Option<Watch>,
+    watch: Option<CommandWatch>,
     session_init: Process,
     max_processes: usize,
     report: OwnedFd,
@@ -171,7 +171,7 @@ impl Running {
         self.stdin.close();
         self.read_rest(request, &mut buffer, on_output);
         let output_bytes = self.output_bytes;
-        let of_breach = self.watch.as_ref().and_then(Watch::memory_of_breach).unwrap_or_default();
+        let of_breach = self.watch.as_ref().and_then(CommandWatch::memory_of_breach).unwrap_or_default();
         if end.jobs_left {
             let watch = self.watch.ok_or(ShellError::SessionEnded)?;
             // A breach that ended the command is reported with the command, and not as a kill of its jobs.
@@ -355,12 +355,12 @@ impl Running {
     /// Kills all processes of the command.
     fn kill(&self) -> Result<(), ShellError> {
         // Without a report of its init, the command has not started a process yet.
-        self.watch.as_ref().map_or(Ok(()), Watch::kill)
+        self.watch.as_ref().map_or(Ok(()), CommandWatch::kill)
     }
 
     /// The breach for which the watch has killed the command, or is about to.
     fn breach(&self) -> Result<Option<Interruption>, ShellError> {
-        let breach = self.watch.as_ref().and_then(Watch::breach);
+        let breach = self.watch.as_ref().and_then(CommandWatch::breach);
         breach.map(|breach| Interruption::of(breach).ok_or(ShellError::Unwatched)).transpose()
     }
 }

@@ -69,9 +69,9 @@ pub(crate) struct Watcher {
 
 /// The watch of one command, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct CommandWatch {
     root: Process,
-    told: Arc<Told>,
+    told: Arc<BreachSignal>,
     shared: Arc<Shared>,
 }
 
@@ -89,15 +89,15 @@ struct State {
 
 /// The reason for which a command is killed, and its memory then.
 #[derive(Clone, Copy, Debug)]
-struct Verdict {
+struct KillReason {
     breach: Breach,
     memory_bytes: u64,
 }
 
 /// The message from the watch to the thread that waits for the command.
 #[derive(Debug)]
-struct Told {
-    breach: OnceLock<Verdict>,
+struct BreachSignal {
+    breach: OnceLock<KillReason>,
     /// Readable once there is a breach.
     wake: OwnedFd,
     is_forgotten: AtomicBool,
@@ -133,14 +133,15 @@ impl Watcher {
     ///
     /// # Errors
     /// If no descriptor is left.
-    pub(crate) fn watch(&self, root: Process, processes: usize) -> Result<Watch, ShellError> {
+    pub(crate) fn watch(&self, root: Process, processes: usize) -> Result<CommandWatch, ShellError> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(ShellError::channel)?;
-        let told = Arc::new(Told { breach: OnceLock::new(), wake, is_forgotten: AtomicBool::new(false) });
+        let told =
+            Arc::new(BreachSignal { breach: OnceLock::new(), wake, is_forgotten: AtomicBool::new(false) });
         let bounds = Bounds { processes, memory_bytes: self.memory_bytes };
         self.shared.lock().commands.push(Watched::new(root, bounds, Arc::clone(&told)));
         self.shared.changed.notify_one();
-        Ok(Watch { root, told, shared: Arc::clone(&self.shared) })
+        Ok(CommandWatch { root, told, shared: Arc::clone(&self.shared) })
     }
 }
 
@@ -151,7 +152,7 @@ impl Drop for Watcher {
     }
 }
 
-impl Watch {
+impl CommandWatch {
     /// The reason for which the command was killed, if it was.
     pub(crate) fn breach(&self) -> Option<Breach> {
         self.told.breach.get().map(|verdict| verdict.breach)
@@ -169,14 +170,14 @@ impl Watch {
     }
 }
 
-impl AsFd for Watch {
+impl AsFd for CommandWatch {
     /// Readable once there is a breach.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.told.wake.as_fd()
     }
 }
 
-impl Drop for Watch {
+impl Drop for CommandWatch {
     fn drop(&mut self) {
         self.told.is_forgotten.store(true, Ordering::Release);
         self.shared.lock().commands.retain(|watched| !Arc::ptr_eq(&watched.told, &self.told));

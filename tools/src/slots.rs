@@ -38,11 +38,11 @@ pub(crate) struct CallSlot {
     /// Released when the last part of the call that could still write has dropped it. Declared before the
     /// slot, so that it drops first and the next waiter finds both.
     _writes: Option<Arc<Taken>>,
-    held: Arc<Held>,
+    held: Arc<SlotLease>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct SlotLease {
     /// None after the call was given up.
     taken: Mutex<Option<Taken>>,
     shared: Arc<Shared>,
@@ -97,7 +97,7 @@ impl CallSlot {
     }
 }
 
-impl Drop for Held {
+impl Drop for SlotLease {
     fn drop(&mut self) {
         if self.taken.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
             self.shared.abandoned.fetch_sub(1, Ordering::AcqRel);
@@ -131,7 +131,7 @@ impl CallSlots {
         let shared = Arc::clone(&self.shared);
         let writes = (!writes.is_empty())
             .then(|| Arc::new(Taken { wants: Wants { slot: false, writes }, shared: Arc::clone(&shared) }));
-        Ok(CallSlot { _writes: writes, held: Arc::new(Held { taken: Mutex::new(Some(taken)), shared }) })
+        Ok(CallSlot { _writes: writes, held: Arc::new(SlotLease { taken: Mutex::new(Some(taken)), shared }) })
     }
 
     /// The slot for a nested call, with the mounts that it may write. It waits only for the mounts; their

@@ -60,7 +60,8 @@ pub struct ToolError {
     operator_detail: Option<String>,
 }
 
-/// An error as it is read. What is internal has the one sentence, whatever was written there.
+/// The serialized form of a [`ToolError`]. An `internal` error is read with [`ToolError`]'s one message for it,
+/// so a forged frame cannot show its text to a model.
 #[derive(Deserialize)]
 struct Stored {
     kind: ToolErrorKind,

@@ -8,30 +8,30 @@ use portcullis_types::CancellationToken;
 use super::{
     connection::{self, Response},
     decoder::Decoder,
-    refusal::Asked,
+    refusal::RequestIdentity,
     retry::Failure,
 };
 use crate::{Delta, DeltaStream};
 
 /// An answer that has begun.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerStream {
     response: Response,
     decoder: Decoder,
     /// Pieces decoded and not yet taken; at most those of one chunk of the response.
     ready: VecDeque<Delta>,
     /// The failure that ends the answer, after all pieces before it are taken.
     failed: Option<Failure>,
-    asked: Asked,
+    asked: RequestIdentity,
     idle: Duration,
     cancel: CancellationToken,
 }
 
-impl Answer {
+impl AnswerStream {
     pub(super) fn new(
         response: Response,
         decoder: Decoder,
-        asked: Asked,
+        asked: RequestIdentity,
         idle: Duration,
         cancel: CancellationToken,
     ) -> Self {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{
     frames::{FrameFault, Framer},
-    refusal::Asked,
+    refusal::RequestIdentity,
     wire::{self, Progress, ReadFault, Reader},
 };
 use crate::{Delta, StopReason};
@@ -24,19 +24,19 @@ const CALL_PIECE_BYTES: usize = 32;
 pub(super) struct Decoder {
     framer: Framer,
     wire_bytes_left: u64,
-    answer: Said,
+    answer: AnswerSoFar,
 }
 
 impl Decoder {
     /// A decoder for an answer of at most `answer_bytes` from this provider.
-    pub(super) fn new(asked: Asked, answer_bytes: usize) -> Self {
+    pub(super) fn new(asked: RequestIdentity, answer_bytes: usize) -> Self {
         let kind = asked.kind;
         Self {
             framer: Framer::new(wire::framing(kind), answer_bytes.saturating_add(EVENT_OVERHEAD_BYTES)),
             wire_bytes_left: (answer_bytes as u64)
                 .saturating_add(EVENT_OVERHEAD_BYTES as u64)
                 .saturating_mul(WIRE_FACTOR),
-            answer: Said { asked, reader: wire::reader(kind), bytes_left: answer_bytes, ended: false },
+            answer: AnswerSoFar { asked, reader: wire::reader(kind), bytes_left: answer_bytes, ended: false },
         }
     }
 
@@ -74,14 +74,14 @@ impl Decoder {
 
 /// The content of the events.
 #[derive(Debug)]
-struct Said {
-    asked: Asked,
+struct AnswerSoFar {
+    asked: RequestIdentity,
     reader: Box<dyn Reader>,
     bytes_left: usize,
     ended: bool,
 }
 
-impl Said {
+impl AnswerSoFar {
     fn read(&mut self, data: &str, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         if self.ended || data.trim().is_empty() {
             return Ok(());
@@ -138,7 +138,7 @@ mod tests {
     use crate::providers::ProviderKind;
 
     fn decoder(answer_bytes: usize) -> Decoder {
-        Decoder::new(Asked { kind: ProviderKind::OpenAi, key: None }, answer_bytes)
+        Decoder::new(RequestIdentity { kind: ProviderKind::OpenAi, key: None }, answer_bytes)
     }
 
     fn text(words: &str) -> String {

@@ -11,8 +11,8 @@ use super::{
     ApiKey, ProviderKind,
     connection::{Response, chunk},
     frames::FrameFault,
-    retry::{Again, Failure, asked_to_wait},
-    wire::{self, ReadFault, Told},
+    retry::{Failure, RetryAdvice, asked_to_wait},
+    wire::{self, ReadFault, ReportedError},
 };
 use crate::{ProviderError, ProviderErrorKind, StopReason};
 
@@ -28,14 +28,14 @@ const MAX_REASON_BYTES: usize = 200;
 
 /// The provider and the key of a request: errors name the first and hide the second.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct RequestIdentity {
     /// The provider's protocol.
     pub(super) kind: ProviderKind,
     /// The key that was sent.
     pub(super) key: Option<ApiKey>,
 }
 
-impl Asked {
+impl RequestIdentity {
     /// Checks that the response is an answer in the expected media type. Anything else is a failure.
     pub(super) async fn checked(&self, response: Response) -> Result<Response, Failure> {
         let status = response.status();
@@ -45,13 +45,13 @@ impl Asked {
                 ProviderErrorKind::RateLimited | ProviderErrorKind::Server => {
                     asked_to_wait(response.headers(), SystemTime::now())
                 }
-                _ => Again::Never,
+                _ => RetryAdvice::Never,
             };
             let said = if status.is_redirection() {
                 "it is elsewhere, and redirects are not followed; the base URL has to name the place"
                     .to_owned()
             } else {
-                self.words(&Told::in_body(&text(response).await))
+                self.words(&ReportedError::in_body(&text(response).await))
             };
             let error = self.error(kind, &format!("answered {status}: {said}")).with_status(status.as_u16());
             return Err(Failure { error, again });
@@ -62,7 +62,7 @@ impl Asked {
             return Ok(response);
         }
         let got = wire::shown(&self.without_key(media_type));
-        let said = self.words(&Told::in_body(&text(response).await));
+        let said = self.words(&ReportedError::in_body(&text(response).await));
         let what = format!("answered {got:?} instead of {expected}: {said}");
         Err(Failure::last(self.error(ProviderErrorKind::Malformed, &what)))
     }
@@ -131,7 +131,7 @@ impl Asked {
         ProviderError::new(kind, self.without_key(&format!("{} {what}", self.kind)))
     }
 
-    fn words(&self, told: &Told) -> String {
+    fn words(&self, told: &ReportedError) -> String {
         wire::shown(&self.without_key(&told.message))
     }
 

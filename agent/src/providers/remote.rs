@@ -10,10 +10,10 @@ use url::Url;
 
 use super::{
     ProviderKind, ProviderSettings, StrictTools,
-    answer::Answer,
+    answer::AnswerStream,
     connection::{self, Client},
     decoder::Decoder,
-    refusal::Asked,
+    refusal::RequestIdentity,
     retry::Failure,
     settings,
     wire::{self, Turn},
@@ -26,7 +26,7 @@ pub struct RemoteProvider {
     client: Client,
     base: Url,
     settings: ProviderSettings,
-    asked: Asked,
+    asked: RequestIdentity,
 }
 
 impl RemoteProvider {
@@ -38,7 +38,7 @@ impl RemoteProvider {
     pub fn new(settings: ProviderSettings) -> Result<Self, ProviderError> {
         let base = settings.address()?;
         let client = connection::client(&base, &settings.limits)?;
-        let asked = Asked { kind: settings.kind, key: settings.key.clone() };
+        let asked = RequestIdentity { kind: settings.kind, key: settings.key.clone() };
         Ok(Self { client, base, settings, asked })
     }
 
@@ -49,7 +49,7 @@ impl RemoteProvider {
     }
 
     /// Sends one request, and waits until the answer begins.
-    async fn ask(&self, sent: &Sent, request: &ModelRequest) -> Result<Answer, Failure> {
+    async fn ask(&self, sent: &Sent, request: &ModelRequest) -> Result<AnswerStream, Failure> {
         let limits = &self.settings.limits;
         let send = self.client.post(sent.uri.clone(), sent.headers.clone(), sent.body.clone());
         // The idle limit starts after the connection, which has its own limit.
@@ -60,7 +60,7 @@ impl RemoteProvider {
         let response = self.asked.checked(response).await?;
         let decoder = Decoder::new(self.asked.clone(), limits.answer_bytes);
         let mut answer =
-            Answer::new(response, decoder, self.asked.clone(), limits.idle, request.cancel.clone());
+            AnswerStream::new(response, decoder, self.asked.clone(), limits.idle, request.cancel.clone());
         answer.begin().await?;
         Ok(answer)
     }

@@ -14,12 +14,12 @@ pub(super) struct Failure {
     /// The error.
     pub(super) error: ProviderError,
     /// Whether a retry could succeed.
-    pub(super) again: Again,
+    pub(super) again: RetryAdvice,
 }
 
 /// Whether a retry could succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum RetryAdvice {
     /// No: it would fail the same way, or repeat an effect that must happen once.
     Never,
     /// Yes.
@@ -31,12 +31,12 @@ pub(super) enum Again {
 impl Failure {
     /// A failure that is not retried.
     pub(super) fn last(error: ProviderError) -> Self {
-        Self { error, again: Again::Never }
+        Self { error, again: RetryAdvice::Never }
     }
 
     /// A failure that is retried.
     pub(super) fn passing(error: ProviderError) -> Self {
-        Self { error, again: Again::Later }
+        Self { error, again: RetryAdvice::Later }
     }
 
     /// How long to wait before the retry; none if there is no retry. `made` counts the requests so far.
@@ -45,10 +45,10 @@ impl Failure {
             return None;
         }
         match self.again {
-            Again::Never => None,
+            RetryAdvice::Never => None,
             // A retry before the time that the provider names would only prolong the refusal.
-            Again::After(wait) => (wait <= limits.retry_wait_max).then_some(wait),
-            Again::Later => {
+            RetryAdvice::After(wait) => (wait <= limits.retry_wait_max).then_some(wait),
+            RetryAdvice::Later => {
                 let doubled = 2_u32.saturating_pow(made.saturating_sub(1));
                 let wait = limits.retry_wait.saturating_mul(doubled).min(limits.retry_wait_max);
                 // Jitter, so that clients that failed together do not retry together.
@@ -60,16 +60,16 @@ impl Failure {
 
 /// Reads when the provider wants to be asked again (`Retry-After`, RFC 9110, section 10.2.3): seconds, or a
 /// date.
-pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Again {
+pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> RetryAdvice {
     let Some(text) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()) else {
-        return Again::Later;
+        return RetryAdvice::Later;
     };
     if let Ok(seconds) = text.trim().parse::<u64>() {
-        return Again::After(Duration::from_secs(seconds));
+        return RetryAdvice::After(Duration::from_secs(seconds));
     }
     match httpdate::parse_http_date(text.trim()) {
-        Ok(date) => Again::After(date.duration_since(now).unwrap_or_default()),
-        Err(_) => Again::Later,
+        Ok(date) => RetryAdvice::After(date.duration_since(now).unwrap_or_default()),
+        Err(_) => RetryAdvice::Later,
     }
 }
 
@@ -87,29 +87,29 @@ mod tests {
         }
     }
 
-    fn failure(again: Again) -> Failure {
+    fn failure(again: RetryAdvice) -> Failure {
         Failure { error: ProviderError::new(ProviderErrorKind::Server, "x"), again }
     }
 
     #[test]
     fn the_wait_doubles_up_to_its_limit_and_ends() {
-        let wait = |made| failure(Again::Later).wait(made, &limits(), 0);
+        let wait = |made| failure(RetryAdvice::Later).wait(made, &limits(), 0);
         let seconds = |n| Some(Duration::from_secs(n));
         assert_eq!([1, 2, 3, 4, u32::MAX].map(wait), [seconds(1), seconds(2), seconds(3), None, None]);
-        let half = failure(Again::Later).wait(1, &limits(), u32::MAX);
+        let half = failure(RetryAdvice::Later).wait(1, &limits(), u32::MAX);
         assert_eq!(half, Some(Duration::from_millis(500)));
         let endless = ProviderLimits { retries: u32::MAX, ..limits() };
-        assert_eq!(failure(Again::Later).wait(1_000_000, &endless, 0), seconds(3));
+        assert_eq!(failure(RetryAdvice::Later).wait(1_000_000, &endless, 0), seconds(3));
     }
 
     #[test]
     fn a_provider_is_not_asked_earlier_than_it_says() {
-        let wait = |seconds| failure(Again::After(Duration::from_secs(seconds))).wait(1, &limits(), 7);
+        let wait = |seconds| failure(RetryAdvice::After(Duration::from_secs(seconds))).wait(1, &limits(), 7);
         assert_eq!(wait(0), Some(Duration::ZERO));
         assert_eq!(wait(3), Some(Duration::from_secs(3)));
         assert_eq!(wait(4), None);
         assert_eq!(wait(u64::MAX), None);
-        assert_eq!(failure(Again::Never).wait(1, &limits(), 0), None);
+        assert_eq!(failure(RetryAdvice::Never).wait(1, &limits(), 0), None);
     }
 
     #[test]
@@ -120,12 +120,12 @@ mod tests {
             headers.insert(RETRY_AFTER, text.parse().expect("a value"));
             asked_to_wait(&headers, now)
         };
-        assert_eq!(read("5"), Again::After(Duration::from_secs(5)));
-        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Again::After(Duration::from_secs(7)));
-        assert_eq!(read("Sat, 06 Nov 1993 08:49:37 GMT"), Again::After(Duration::ZERO));
+        assert_eq!(read("5"), RetryAdvice::After(Duration::from_secs(5)));
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), RetryAdvice::After(Duration::from_secs(7)));
+        assert_eq!(read("Sat, 06 Nov 1993 08:49:37 GMT"), RetryAdvice::After(Duration::ZERO));
         for text in ["-1", "soon", "", "99999999999999999999999"] {
-            assert_eq!(read(text), Again::Later, "{text}");
+            assert_eq!(read(text), RetryAdvice::Later, "{text}");
         }
-        assert_eq!(asked_to_wait(&HeaderMap::new(), now), Again::Later);
+        assert_eq!(asked_to_wait(&HeaderMap::new(), now), RetryAdvice::Later);
     }
 }

@@ -30,7 +30,7 @@ use portcullis_types::{MessageRole, async_trait};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{ProviderKind, ProviderLimits, decoder::Decoder, refusal::Asked};
+use super::{ProviderKind, ProviderLimits, decoder::Decoder, refusal::RequestIdentity};
 use crate::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
     Usage,
@@ -173,7 +173,7 @@ impl ScriptedProvider {
     /// [`ProviderKind::Ollama`]. The turn fails where the recorded answer would have.
     #[must_use]
     pub fn then_recorded(self, kind: ProviderKind, body: &[u8]) -> Self {
-        let asked = Asked { kind, key: None };
+        let asked = RequestIdentity { kind, key: None };
         let mut decoder = Decoder::new(asked.clone(), ProviderLimits::default().answer_bytes);
         let mut said = VecDeque::new();
         let read = decoder.push(body, &mut said).and_then(|()| decoder.finish(&mut said));

@@ -15,7 +15,7 @@ const STACK_BYTES: usize = 128 << 20;
 
 /// The programs and operators of a command.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundPrograms {
     /// The words of each program's call, including calls that a program makes for another.
     pub(super) invocations: Vec<Vec<Argument>>,
     pub(super) operators: BTreeSet<Operator>,
@@ -27,7 +27,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// The reason why its programs are unknown.
-pub(super) fn read(command: &str) -> Result<Found, String> {
+pub(super) fn read(command: &str) -> Result<FoundPrograms, String> {
     if command.len() > MAX_BYTES {
         return Err(format!(
             "it has {} bytes, and at most {MAX_BYTES} are judged; put it into a file",

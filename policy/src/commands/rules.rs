@@ -9,7 +9,7 @@ use super::{
     Operator,
     operator::OPERATORS,
     pattern::CommandPattern,
-    read::{self, Found},
+    read::{self, FoundPrograms},
     words::Argument,
 };
 
@@ -130,7 +130,7 @@ impl CommandRules {
         if self.is_empty() {
             return Ok(());
         }
-        let Found { invocations, operators, sets_path } =
+        let FoundPrograms { invocations, operators, sets_path } =
             read::read(command).map_err(CommandRefusal::Unreadable)?;
         if sets_path && !self.allow.is_empty() {
             let reason = "with another `PATH` an allowed name may be any program";

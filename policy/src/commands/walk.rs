@@ -9,7 +9,7 @@ use brush_parser::ast::{
 
 use super::{
     Operator, builtins,
-    read::{self, Found},
+    read::{self, FoundPrograms},
     runs::{self, Runs},
     text,
     words::{self, Argument},
@@ -25,7 +25,7 @@ const MAX_GATHERED: usize = 256 << 10;
 /// Collects the programs of a command.
 #[derive(Debug, Default)]
 pub(super) struct Walker {
-    pub(super) found: Found,
+    pub(super) found: FoundPrograms,
     depth: usize,
     /// The number of words and bytes collected, of programs and of texts.
     gathered: usize,
@@ -34,11 +34,11 @@ pub(super) struct Walker {
 }
 
 /// Success if all of it could be read.
-type Read = Result<(), String>;
+type WalkResult = Result<(), String>;
 
 impl Walker {
     /// Walks the parsed form of a text.
-    pub(super) fn program(&mut self, program: &Program, source: &str) -> Read {
+    pub(super) fn program(&mut self, program: &Program, source: &str) -> WalkResult {
         let outer = std::mem::replace(&mut self.source, source.chars().collect());
         if program.complete_commands.len() > 1 {
             self.operator(Operator::Sequence);
@@ -49,7 +49,7 @@ impl Walker {
     }
 
     /// Reads a text that is itself a command.
-    fn text(&mut self, command: &str) -> Read {
+    fn text(&mut self, command: &str) -> WalkResult {
         if self.depth == MAX_DEPTH {
             return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
         }
@@ -60,7 +60,7 @@ impl Walker {
         Ok(())
     }
 
-    fn gather(&mut self, amount: usize) -> Read {
+    fn gather(&mut self, amount: usize) -> WalkResult {
         // At least one each: an empty text costs time too.
         self.gathered += amount + 1;
         if self.gathered > MAX_GATHERED { Err("it runs too many commands".to_owned()) } else { Ok(()) }
@@ -70,7 +70,7 @@ impl Walker {
         self.found.operators.insert(operator);
     }
 
-    fn list(&mut self, list: &CompoundList) -> Read {
+    fn list(&mut self, list: &CompoundList) -> WalkResult {
         if list.0.len() > 1 {
             self.operator(Operator::Sequence);
         }
@@ -83,7 +83,7 @@ impl Walker {
         Ok(())
     }
 
-    fn and_or(&mut self, list: &AndOrList) -> Read {
+    fn and_or(&mut self, list: &AndOrList) -> WalkResult {
         self.pipeline(&list.first)?;
         for next in &list.additional {
             match next {
@@ -100,14 +100,14 @@ impl Walker {
         Ok(())
     }
 
-    fn pipeline(&mut self, pipeline: &Pipeline) -> Read {
+    fn pipeline(&mut self, pipeline: &Pipeline) -> WalkResult {
         if pipeline.seq.len() > 1 {
             self.operator(Operator::Pipe);
         }
         pipeline.seq.iter().try_for_each(|command| self.command(command))
     }
 
-    fn command(&mut self, command: &Command) -> Read {
+    fn command(&mut self, command: &Command) -> WalkResult {
         match command {
             Command::Simple(simple) => self.simple(simple),
             Command::Compound(compound, redirects) => {
@@ -125,7 +125,7 @@ impl Walker {
         }
     }
 
-    fn compound(&mut self, compound: &CompoundCommand) -> Read {
+    fn compound(&mut self, compound: &CompoundCommand) -> WalkResult {
         match compound {
             CompoundCommand::Arithmetic(arithmetic) => {
                 let span = arithmetic.loc.start.index..arithmetic.loc.end.index;
@@ -178,12 +178,12 @@ impl Walker {
         }
     }
 
-    fn subshell(&mut self, subshell: &SubshellCommand, operator: Operator) -> Read {
+    fn subshell(&mut self, subshell: &SubshellCommand, operator: Operator) -> WalkResult {
         self.operator(operator);
         self.list(&subshell.list)
     }
 
-    fn test(&mut self, expression: &ExtendedTestExpr) -> Read {
+    fn test(&mut self, expression: &ExtendedTestExpr) -> WalkResult {
         match expression {
             ExtendedTestExpr::And(one, other) | ExtendedTestExpr::Or(one, other) => {
                 self.test(one)?;
@@ -200,7 +200,7 @@ impl Walker {
         }
     }
 
-    fn arithmetic(&mut self, expression: Option<&UnexpandedArithmeticExpr>) -> Read {
+    fn arithmetic(&mut self, expression: Option<&UnexpandedArithmeticExpr>) -> WalkResult {
         // In quotes it is one word, of which only the expansions matter.
         expression.map_or(Ok(()), |expression| self.word(&format!("\"{}\"", expression.value)).map(drop))
     }
@@ -215,11 +215,11 @@ impl Walker {
         Ok(word.argument)
     }
 
-    fn redirects(&mut self, list: Option<&RedirectList>) -> Read {
+    fn redirects(&mut self, list: Option<&RedirectList>) -> WalkResult {
         list.map_or(Ok(()), |list| list.0.iter().try_for_each(|redirect| self.redirect(redirect)))
     }
 
-    fn redirect(&mut self, redirect: &IoRedirect) -> Read {
+    fn redirect(&mut self, redirect: &IoRedirect) -> WalkResult {
         match redirect {
             IoRedirect::File(_, kind, target) => {
                 let operator = match kind {
@@ -274,7 +274,7 @@ impl Walker {
         }
     }
 
-    fn simple(&mut self, command: &SimpleCommand) -> Read {
+    fn simple(&mut self, command: &SimpleCommand) -> WalkResult {
         let mut words = Vec::new();
         for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
             self.item(item, &mut Vec::new())?;
@@ -289,7 +289,7 @@ impl Walker {
     }
 
     /// A word or redirection before or after a program's name.
-    fn item(&mut self, item: &CommandPrefixOrSuffixItem, words: &mut Vec<Argument>) -> Read {
+    fn item(&mut self, item: &CommandPrefixOrSuffixItem, words: &mut Vec<Argument>) -> WalkResult {
         match item {
             CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
             CommandPrefixOrSuffixItem::Word(word) => {
@@ -308,7 +308,7 @@ impl Walker {
         }
     }
 
-    fn assignment(&mut self, assignment: &Assignment) -> Read {
+    fn assignment(&mut self, assignment: &Assignment) -> WalkResult {
         let name = match &assignment.name {
             AssignmentName::VariableName(name) => name,
             AssignmentName::ArrayElementName(name, index) => {
@@ -328,7 +328,7 @@ impl Walker {
     }
 
     /// Collects a program's call, and the programs that it runs in turn.
-    fn invocation(&mut self, words: Vec<Argument>) -> Read {
+    fn invocation(&mut self, words: Vec<Argument>) -> WalkResult {
         if self.depth == MAX_DEPTH {
             return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
         }

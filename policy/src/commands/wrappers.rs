@@ -151,25 +151,25 @@ pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> 
             && seen.insert(at)
         {
             match option(name, wrapper, word)? {
-                Place::Flag => at += 1,
-                Place::Value => at += 2,
-                Place::Command => {
+                WordRole::Flag => at += 1,
+                WordRole::Value => at += 2,
+                WordRole::Command => {
                     if let Some(word) = arguments.get(at + 1) {
                         let rest = arguments.get(at + 2..).unwrap_or_default();
                         found.push(given(name, known(name, word)?, rest));
                     }
                     at += 2;
                 }
-                Place::AttachedCommand(command) => {
+                WordRole::AttachedCommand(command) => {
                     found.push(given(name, command, &arguments[at + 1..]));
                     at += 1;
                 }
-                Place::Unknown => {
+                WordRole::Unknown => {
                     found.extend(clustered_command(name, wrapper, &arguments[at..])?);
                     starts.push(at + 2);
                     at += 1;
                 }
-                Place::None { ends } => {
+                WordRole::None { ends } => {
                     let operands = arguments.get(at + usize::from(ends)..).unwrap_or_default();
                     found.extend(program(name, wrapper, operands)?);
                     if found.len() > MAX_READINGS {
@@ -257,7 +257,7 @@ fn filled_by_input(runs: Runs, arguments: &[Argument]) -> Runs {
 }
 
 /// The role of a word among a wrapper's options.
-enum Place {
+enum WordRole {
     /// It stands alone.
     Flag,
     /// The next word is its value.
@@ -272,32 +272,34 @@ enum Place {
     None { ends: bool },
 }
 
-fn option(name: &str, wrapper: &Wrapper, word: &Argument) -> Result<Place, String> {
+fn option(name: &str, wrapper: &Wrapper, word: &Argument) -> Result<WordRole, String> {
     let Some(text) = word.literal() else {
         return match word.may_be_several {
             true => Err(format!("what `{name}` runs is not in the text")),
-            false => Ok(Place::None { ends: false }),
+            false => Ok(WordRole::None { ends: false }),
         };
     };
     let (option, value) = text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
     let is_option = text.starts_with('-') && text != "-";
+    // The order matters: options with a command come before flags, so that the command in `--split-string=…` is
+    // read.
     Ok(match value {
-        _ if text == "--" => Place::None { ends: true },
+        _ if text == "--" => WordRole::None { ends: true },
         // `env -` is `env -i`.
-        _ if text == "-" && name == "env" => Place::Flag,
-        Some(_) if wrapper.assignments && !is_option => Place::Flag,
+        _ if text == "-" && name == "env" => WordRole::Flag,
+        Some(_) if wrapper.assignments && !is_option => WordRole::Flag,
         Some(command) if begins_one_of(wrapper.with_command, option) => {
-            Place::AttachedCommand(command.to_owned())
+            WordRole::AttachedCommand(command.to_owned())
         }
-        None if begins_one_of(wrapper.with_command, option) => Place::Command,
-        None if wrapper.with_value.contains(&option) => Place::Value,
-        _ if !is_option => Place::None { ends: false },
+        None if begins_one_of(wrapper.with_command, option) => WordRole::Command,
+        None if wrapper.with_value.contains(&option) => WordRole::Value,
+        _ if !is_option => WordRole::None { ends: false },
         // A long option with `=` has its value with it.
-        Some(_) => Place::Flag,
-        None if is_flag(name, text) || attached(wrapper.with_value, text).is_some() => Place::Flag,
+        Some(_) => WordRole::Flag,
+        None if is_flag(name, text) || attached(wrapper.with_value, text).is_some() => WordRole::Flag,
         None => match attached(wrapper.with_command, text) {
-            Some(command) => Place::AttachedCommand(command.to_owned()),
-            None => Place::Unknown,
+            Some(command) => WordRole::AttachedCommand(command.to_owned()),
+            None => WordRole::Unknown,
         },
     })
 }

@@ -36,12 +36,12 @@ pub struct PrivateLinks {
 
 struct Looker {
     look: Box<dyn Fn() -> Exposed + Send + Sync>,
-    seen: Mutex<Seen>,
+    seen: Mutex<SearchState>,
     done: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SearchState {
     last: Option<Last>,
     /// When the running search began; none if no search runs.
     begun: Option<Instant>,
@@ -135,17 +135,17 @@ impl Looker {
         let mut seen = self.seen();
         let fresh = before.elapsed().saturating_mul(MAX_SHARE).clamp(FRESH, MAX_FRESH);
         let until = Instant::now() + fresh;
-        *seen = Seen { last: Some(Last { until, found }), begun: None };
+        *seen = SearchState { last: Some(Last { until, found }), begun: None };
         drop(seen);
         self.done.notify_waiters();
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SearchState> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
+impl SearchState {
     fn fresh(&self) -> Option<Arc<Exposed>> {
         self.last.as_ref().filter(|last| Instant::now() < last.until).map(|last| Arc::clone(&last.found))
     }
@@ -211,13 +211,13 @@ mod tests {
     fn the_last_look_stands_in_for_a_bounded_time() {
         let ended = |ago: Duration| {
             let until = Instant::now().checked_sub(ago).expect("the machine runs for longer");
-            Seen { last: Some(Last { until, found: Arc::default() }), begun: None }
+            SearchState { last: Some(Last { until, found: Arc::default() }), begun: None }
         };
         assert!(ended(Duration::ZERO).fresh().is_none());
         assert_eq!(ended(Duration::from_secs(1)).stand_in().suspects_any(), None);
         let overdue = Some(Suspect::Unknown(Unknown::Overdue));
         assert_eq!(ended(STANDS_IN).stand_in().suspects_any(), overdue);
-        assert_eq!(Seen::default().stand_in().suspects_any(), overdue);
+        assert_eq!(SearchState::default().stand_in().suspects_any(), overdue);
     }
 
     #[tokio::test]

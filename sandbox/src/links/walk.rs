@@ -21,7 +21,7 @@ const MODULE: &str = ".wasm";
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     /// Files with several names.
-    pub(super) names: BTreeMap<Identity, Seen>,
+    pub(super) names: BTreeMap<Identity, LinkCount>,
     pub(super) left: usize,
     pub(super) has_more: bool,
     /// Whether an entry may exist that could not be read.
@@ -29,7 +29,7 @@ pub(super) struct Walk {
 }
 
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct LinkCount {
     pub(super) links: u64,
     /// How many of its names were found.
     pub(super) paths: u64,
@@ -137,7 +137,8 @@ impl Walk {
         if !metadata.is_file() || metadata.nlink() <= 1 {
             return;
         }
-        let new = || Seen { links: metadata.nlink(), paths: 0, first: PathBuf::new(), place, counts: false };
+        let new =
+            || LinkCount { links: metadata.nlink(), paths: 0, first: PathBuf::new(), place, counts: false };
         let seen = self.names.entry((metadata.dev(), metadata.ino())).or_insert_with(new);
         seen.paths += 1;
         if counts && !seen.counts {

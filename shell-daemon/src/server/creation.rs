@@ -13,16 +13,16 @@ use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
 
 /// A client's request, checked.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct CheckedRequest {
     pub(super) spec: SessionSpec,
     pub(super) mounts: Vec<Mount>,
     pub(super) limits: SessionLimits,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<MountPath>,
 }
 
 /// The real path of a mount.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct MountPath {
     name: String,
     path: PathBuf,
 }
@@ -36,7 +36,7 @@ pub(super) fn everything() -> CreateSessionRequest {
 ///
 /// # Errors
 /// `posture`, `mounts`, `environment` or `invalid`, with the reason.
-pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Asked, Status> {
+pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Result<CheckedRequest, Status> {
     let posture = posture(daemon.config.posture, &request.least_posture)?;
     let mounts = match (request.all_mounts, request.mounts.as_slice()) {
         (true, []) => daemon.config.mounts.clone(),
@@ -59,8 +59,8 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
         });
     }
     let places =
-        session_mounts.iter().map(|mount| Place { name: mount.name.clone(), path: mount.path.clone() });
-    Ok(Asked {
+        session_mounts.iter().map(|mount| MountPath { name: mount.name.clone(), path: mount.path.clone() });
+    Ok(CheckedRequest {
         places: places.collect(),
         mounts: messages(&mounts),
         limits,
@@ -111,7 +111,11 @@ pub(super) fn messages(mounts: &[DaemonMount]) -> Vec<Mount> {
 ///
 /// # Errors
 /// `invalid`, if it is not below one of the session's mounts.
-pub(super) fn workdir(places: &[Place], has_own_tree: bool, workdir: &str) -> Result<Option<String>, Status> {
+pub(super) fn workdir(
+    places: &[MountPath],
+    has_own_tree: bool,
+    workdir: &str,
+) -> Result<Option<String>, Status> {
     if workdir.is_empty() {
         return Ok(None);
     }

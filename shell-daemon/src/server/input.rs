@@ -34,7 +34,7 @@ impl Input {
     ///
     /// # Errors
     /// `closed`, if the command reads no more.
-    pub(super) async fn write(&self, bytes: &[u8], then: Then) -> Result<(), Status> {
+    pub(super) async fn write(&self, bytes: &[u8], then: AfterInput) -> Result<(), Status> {
         let closed = || Refusal::Closed.because("the command's input is closed");
         let mut open = self.0.lock().await;
         let writer = open.as_mut().ok_or_else(closed)?;
@@ -42,7 +42,7 @@ impl Input {
             *open = None;
             return Err(closed());
         }
-        if then == Then::Close {
+        if then == AfterInput::Close {
             *open = None;
         }
         Ok(())
@@ -51,7 +51,7 @@ impl Input {
 
 /// Whether more input follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum AfterInput {
     StayOpen,
     Close,
 }

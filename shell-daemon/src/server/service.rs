@@ -7,10 +7,10 @@ use tonic::{Request, Response, Status};
 use super::{
     command::{self, Claims, Control, ExecStream, Job},
     connection::{Client, Id},
-    creation::{self, Asked},
+    creation::{self, CheckedRequest},
     daemon::{Daemon, place},
     health,
-    input::{Input, Then},
+    input::{AfterInput, Input},
     refusal::{self, Refusal},
     session_thread::{self, HeldSession, Info, Keeping, Started},
 };
@@ -50,7 +50,8 @@ impl Shell for Service {
         let client = Client::of(&request)?;
         let connection = client.connection();
         daemon.require_running()?;
-        let Asked { spec, mounts, limits, places } = creation::understand(daemon, request.get_ref())?;
+        let CheckedRequest { spec, mounts, limits, places } =
+            creation::understand(daemon, request.get_ref())?;
         let id = Id::random()?;
         let keeping = Keeping {
             id,
@@ -139,7 +140,7 @@ impl Shell for Service {
         let client = Client::of(&request)?;
         let request = request.get_ref();
         let command = client.connection().command(&request.command_id)?;
-        let then = if request.close { Then::Close } else { Then::StayOpen };
+        let then = if request.close { AfterInput::Close } else { AfterInput::StayOpen };
         command.input.write(&request.bytes, then).await?;
         Ok(Response::new(WriteStdinResponse {}))
     }

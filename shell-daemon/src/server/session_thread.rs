@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::{
     command::{Control, Job},
     connection::{Connection, Id},
-    creation::Place,
+    creation::MountPath,
     report::report,
 };
 use portcullis_shell_protocol::PostureReport;
@@ -49,7 +49,7 @@ struct Running {
 pub(super) struct Info {
     pub(super) posture: PostureReport,
     pub(super) limits: portcullis_shell_protocol::SessionLimits,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<MountPath>,
     pub(super) has_own_tree: bool,
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Bounds, Breach, Told, Verdict, birth::Birth};
+use super::{Bounds, Breach, BreachSignal, KillReason, birth::Birth};
 use crate::{
     ShellError,
     limits::{
@@ -23,7 +23,7 @@ use crate::{
 pub(super) struct Watched {
     root: Process,
     bounds: Bounds,
-    pub(super) told: Arc<Told>,
+    pub(super) told: Arc<BreachSignal>,
     /// The time of the next look.
     pub(super) next: Instant,
     next_whole: Instant,
@@ -63,7 +63,7 @@ struct Hidden {
 }
 
 impl Watched {
-    pub(super) fn new(root: Process, bounds: Bounds, told: Arc<Told>) -> Self {
+    pub(super) fn new(root: Process, bounds: Bounds, told: Arc<BreachSignal>) -> Self {
         let now = Instant::now();
         Self {
             root,
@@ -122,8 +122,8 @@ impl Watched {
         let Ok(used) = self.note(&frozen.below, Motion::Stopped, meter) else {
             return Err(Breach::Hidden);
         };
-        // Where running processes have more mappings than a look reads, so they have shortly after: otherwise
-        // the next look would only find that out again. A doubt ends by full looks only.
+        // If one look could not read all mappings of the running processes, the next one could not either. So
+        // the count of the stopped processes is kept instead. Only a complete look clears a doubt.
         let has_many = partial == Some(Partial::TooMany) || self.counted.is_some();
         self.counted = (has_many && used.doubtful == 0).then(|| Counted {
             at: Instant::now(),
@@ -242,7 +242,7 @@ impl Watched {
         if self.told.is_forgotten.load(Ordering::Acquire) {
             return;
         }
-        let _ = self.told.breach.set(Verdict { breach, memory_bytes: self.memory_bytes });
+        let _ = self.told.breach.set(KillReason { breach, memory_bytes: self.memory_bytes });
         let _ = rustix::io::write(&self.told.wake, &1_u64.to_ne_bytes());
         let _ = tree::kill_below(self.root, KILL_TIME);
     }
@@ -265,8 +265,8 @@ fn yield_to_others(entries: &[Entry]) {
     entries.iter().for_each(|entry| entry.process.yield_to_others());
 }
 
-/// This thread's processor time. Not the clock's: on a busy machine a look takes longer by the clock, and
-/// exactly then the next one must not be put off.
+/// This thread's processor time. On a busy machine a look takes longer by the clock, which would put off the
+/// next one when it matters most.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())

@@ -52,7 +52,7 @@ impl Arithmetic {
     }
 
     fn compute(self, args: &str) -> Result<Value, ToolError> {
-        let Input { a, b } = decode(args)?;
+        let Operands { a, b } = decode(args)?;
         if self == Self::Divide && b.as_f64() == Some(0.0) {
             return Err(ToolError::failed("division by zero"));
         }
@@ -96,7 +96,7 @@ impl Arithmetic {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct Operands {
     a: Number,
     b: Number,
 }

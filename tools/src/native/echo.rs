@@ -17,12 +17,12 @@ pub struct EchoTool;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct EchoArguments {
     message: String,
 }
 
 fn echo(args: &str) -> Result<Value, ToolError> {
-    let Input { message } = decode(args)?;
+    let EchoArguments { message } = decode(args)?;
     let length = message.chars().count();
     Ok(json!({ "echoed": message, "length": length }))
 }

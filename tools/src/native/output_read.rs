@@ -31,7 +31,7 @@ impl OutputRead {
     }
 
     fn page(&self, owner: &OutputOwner, args: &str) -> Result<ToolOutput, ToolError> {
-        let Input { call_id, offset, limit } = decode(args)?;
+        let OutputReadArguments { call_id, offset, limit } = decode(args)?;
         let output = self.store.find(&call_id, owner).map_err(refusal)?;
         if !(self.still_granted)(output.grant()) {
             return Err(ToolError::denied("the policy no longer grants what this output was made with")
@@ -54,7 +54,7 @@ impl fmt::Debug for OutputRead {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct OutputReadArguments {
     call_id: String,
     #[serde(default)]
     offset: u64,

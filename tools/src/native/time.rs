@@ -25,7 +25,7 @@ pub struct GetCurrentTime;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct TimeArguments {
     #[serde(default)]
     format: Option<Format>,
     #[serde(default)]
@@ -42,7 +42,7 @@ enum Format {
 }
 
 fn tell(args: &str, now: Timestamp) -> Result<Value, ToolError> {
-    let Input { format, timezone } = decode(args)?;
+    let TimeArguments { format, timezone } = decode(args)?;
     let format = format.unwrap_or_default();
     let zone = zone(timezone.as_deref().unwrap_or("UTC"))?;
     let name = zone.iana_name().unwrap_or("UTC").to_owned();

@@ -17,7 +17,7 @@ pub enum SidecarError {
     /// No sidecar was configured.
     #[error("the shell is switched off here: {reason}")]
     Disabled {
-        /// Why.
+        /// The operator's or the platform's reason for it.
         reason: String,
     },
     /// The file with the sidecar's token cannot be used.

@@ -62,7 +62,7 @@ pub(crate) struct ShellRun {
 
 /// The arguments, already checked against the schema.
 #[derive(Deserialize)]
-struct Input {
+struct ShellArguments {
     command: String,
     timeout: Option<u64>,
     #[serde(default = "default_session")]
@@ -122,7 +122,7 @@ impl BashTool {
     }
 
     async fn attempt(&self, terms: ShellTerms<'_>) -> Result<ShellRun, ToolError> {
-        let input = Input::deserialize(terms.args)
+        let input = ShellArguments::deserialize(terms.args)
             .map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
         let shell = terms.grant.shell.ok_or_else(|| ToolError::internal("a command was granted no shell"))?;
         let (sidecar, unconfined) = match &self.backend {
@@ -146,8 +146,9 @@ impl BashTool {
             unconfined,
         };
         let held =
-            within(deadline, time_limit, terms.caller, Held::take(sidecar, &key, &session_terms)).await??;
-        let Held { connected, mut place, is_new } = held;
+            within(deadline, time_limit, terms.caller, LockedSession::take(sidecar, &key, &session_terms))
+                .await??;
+        let LockedSession { connected, mut place, is_new } = held;
         let Some(session) = &mut *place else {
             return Err(ToolError::internal("a session that was made is not there"));
         };
@@ -218,7 +219,7 @@ impl BashTool {
     }
 }
 
-impl Input {
+impl ShellArguments {
     /// The working directory as the policy judged it: a relative path starts at `/shared`.
     fn workdir(&self) -> Result<String, ToolError> {
         if self.workdir.is_empty() {
@@ -244,13 +245,13 @@ impl Input {
 }
 
 /// A session that only this call uses now.
-struct Held {
+struct LockedSession {
     connected: Arc<Connected>,
     place: tokio::sync::OwnedMutexGuard<Option<Session>>,
     is_new: bool,
 }
 
-impl Held {
+impl LockedSession {
     /// Waits for the session's last command, or makes the session.
     async fn take(sidecar: &Sidecar, key: &SessionKey, terms: &SessionTerms<'_>) -> Result<Self, ToolError> {
         let failed = |error: SidecarError| {
@@ -416,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_command_is_not_given_more_time_than_is_granted() {
-        let input = |timeout| Input {
+        let input = |timeout| ShellArguments {
             command: String::new(),
             timeout,
             session: default_session(),

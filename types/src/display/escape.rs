@@ -121,7 +121,8 @@ pub fn is_right_to_left(character: char) -> bool {
 fn is_blank(character: char) -> bool {
     matches!(
         character,
-        // Braille without a dot, a caret between letters, an object that is not there, a filler, a note without a head, blank hieroglyphs.
+        // BRAILLE PATTERN BLANK, DEVANAGARI CARET, OBJECT REPLACEMENT CHARACTER, KHITAN SMALL SCRIPT FILLER, MUSICAL
+        // SYMBOL NULL NOTEHEAD, and the blanks of Egyptian hieroglyphs.
         '\u{2800}' | '\u{a8fa}' | '\u{fffc}' | '\u{16fe4}' | '\u{1d159}' | '\u{13441}' | '\u{13442}'
     )
 }

@@ -39,9 +39,9 @@ pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
 
 /// Groups the messages into user and assistant turns. The API requires all results of a turn in one message,
 /// before any other content of that user message.
-fn conversation(messages: &[Message]) -> Result<Vec<Said<'_>>, ProviderError> {
+fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderError> {
     let mut calls = Calls::default();
-    let mut turns: Vec<Said<'_>> = Vec::new();
+    let mut turns: Vec<InputMessage<'_>> = Vec::new();
     for message in messages {
         let (role, content) = match message.role {
             MessageRole::System => continue,
@@ -70,7 +70,7 @@ fn conversation(messages: &[Message]) -> Result<Vec<Said<'_>>, ProviderError> {
         match turns.last_mut() {
             Some(last) if last.role == role => last.content.extend(content),
             _ if content.is_empty() => {}
-            _ => turns.push(Said { role, content }),
+            _ => turns.push(InputMessage { role, content }),
         }
     }
     Ok(turns)
@@ -115,7 +115,7 @@ struct Body<'a> {
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<String>,
-    messages: Vec<Said<'a>>,
+    messages: Vec<InputMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,7 +123,7 @@ struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct InputMessage<'a> {
     role: &'static str,
     content: Vec<Block<'a>>,
 }

@@ -13,7 +13,7 @@ const MAX_READ_BYTES: usize = 64 << 10;
 
 /// An error as the provider describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Told {
+pub(in super::super) struct ReportedError {
     /// The kind of failure, derived from the provider's words.
     pub(in super::super) kind: ProviderErrorKind,
     /// The provider's raw message. [`shown`] makes it safe to show.
@@ -27,7 +27,7 @@ struct Event<'a> {
     error: Option<&'a RawValue>,
 }
 
-impl Told {
+impl ReportedError {
     /// Reads the body of a refusal; text of any form is accepted.
     pub(in super::super) fn in_body(body: &str) -> Self {
         serde_json::from_str::<Value>(body)
@@ -123,7 +123,7 @@ mod tests {
 
     #[track_caller]
     fn check(body: &str, kind: ProviderErrorKind, message: &str) {
-        let told = Told::in_body(body);
+        let told = ReportedError::in_body(body);
         assert_eq!((told.kind, shown(&told.message).as_str()), (kind, message));
     }
 
@@ -165,23 +165,23 @@ mod tests {
     #[test]
     fn an_event_without_an_error_tells_none() {
         for data in [r#"{"choices":[],"error":null}"#, r#"["error"]"#, r#"[{"error":{"message":"m"}}]"#] {
-            assert_eq!(Told::in_event(data), None, "{data}");
+            assert_eq!(ReportedError::in_event(data), None, "{data}");
         }
-        assert_eq!(Told::in_event(r#"{"text":"an \"error\" in quotes"}"#), None);
+        assert_eq!(ReportedError::in_event(r#"{"text":"an \"error\" in quotes"}"#), None);
         for data in [
             r#"{"error":1e999}"#,
             r#"{"error":{"message":"m"}}"#,
             r#"{"error":{"code":500}}"#,
             r#"{"error":true}"#,
         ] {
-            assert!(Told::in_event(data).is_some(), "{data}");
+            assert!(ReportedError::in_event(data).is_some(), "{data}");
         }
     }
 
     #[test]
     fn an_error_too_long_to_be_read_is_one_all_the_same() {
         let data = format!(r#"{{"error":{{"code":429,"message":"{}"}}}}"#, "é".repeat(MAX_READ_BYTES));
-        let told = Told::in_event(&data).expect("an error");
+        let told = ReportedError::in_event(&data).expect("an error");
         assert_eq!(told.kind, ProviderErrorKind::Server);
         assert!(told.message.len() <= MAX_READ_BYTES && told.message.starts_with(r#"{"code":429"#));
     }

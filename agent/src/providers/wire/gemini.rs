@@ -40,7 +40,7 @@ pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
     let tools: Vec<Value> = turn.request.tools.iter().map(declared).collect();
     let body = Body {
         system_instruction: history::instructions(&turn.request.messages)
-            .map(|text| Said { role: None, parts: vec![Part::text(text.into())] }),
+            .map(|text| Content { role: None, parts: vec![Part::text(text.into())] }),
         contents: conversation(&turn)?,
         tools: if tools.is_empty() { Vec::new() } else { vec![json!({"functionDeclarations": tools})] },
         generation_config: config,
@@ -59,10 +59,10 @@ fn declared(tool: &FunctionDecl) -> Value {
     declared
 }
 
-fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Said<'a>>, ProviderError> {
+fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Content<'a>>, ProviderError> {
     let signature = (!is_of_old_generation(turn.model)).then_some(NO_SIGNATURE);
     let mut calls = Calls::default();
-    let mut turns: Vec<Said<'a>> = Vec::new();
+    let mut turns: Vec<Content<'a>> = Vec::new();
     for message in &turn.request.messages {
         let (role, parts) = match message.role {
             MessageRole::System => continue,
@@ -70,7 +70,7 @@ fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Said<'a>>, ProviderError> {
             MessageRole::Assistant => {
                 let mut parts = shown(message);
                 parts.extend(message.tool_calls.iter().map(|call| Part {
-                    function_call: Some(Called {
+                    function_call: Some(FunctionCall {
                         name: calls.asked(call).name,
                         args: history::arguments(call),
                     }),
@@ -84,7 +84,7 @@ fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Said<'a>>, ProviderError> {
         match turns.last_mut() {
             Some(last) if last.role == Some(role) => last.parts.extend(parts),
             _ if parts.is_empty() => {}
-            _ => turns.push(Said { role: Some(role), parts }),
+            _ => turns.push(Content { role: Some(role), parts }),
         }
     }
     Ok(turns)
@@ -106,7 +106,8 @@ fn answered<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Vec<Part<
     let texts: Vec<&str> = texts.iter().filter_map(|part| part.text.as_deref()).collect();
     let word = if message.is_error { "error" } else { "output" };
     let response = json!({word: texts.join("\n")});
-    let mut parts = vec![Part { function_response: Some(Answered { name, response }), ..Part::default() }];
+    let mut parts =
+        vec![Part { function_response: Some(FunctionResponse { name, response }), ..Part::default() }];
     parts.extend(pictures);
     Ok(parts)
 }
@@ -127,15 +128,15 @@ fn shown(message: &Message) -> Vec<Part<'_>> {
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    system_instruction: Option<Said<'a>>,
-    contents: Vec<Said<'a>>,
+    system_instruction: Option<Content<'a>>,
+    contents: Vec<Content<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Value>,
     generation_config: Value,
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct Content<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
     parts: Vec<Part<'a>>,
@@ -149,9 +150,9 @@ struct Part<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     inline_data: Option<Inline<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    function_call: Option<Called>,
+    function_call: Option<FunctionCall>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    function_response: Option<Answered>,
+    function_response: Option<FunctionResponse>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thought_signature: Option<&'static str>,
 }
@@ -170,13 +171,13 @@ struct Inline<'a> {
 }
 
 #[derive(Serialize)]
-struct Called {
+struct FunctionCall {
     name: String,
     args: Box<RawValue>,
 }
 
 #[derive(Serialize)]
-struct Answered {
+struct FunctionResponse {
     name: String,
     response: Value,
 }

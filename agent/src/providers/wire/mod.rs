@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{Delta, ModelRequest, ProviderError, StopReason, ToolCallDelta};
 
-pub(super) use fault::{Told, of_status, shown};
+pub(super) use fault::{ReportedError, of_status, shown};
 
 /// A request, with the options of its encoding.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +76,7 @@ pub(super) enum ReadFault {
     /// The event is not the JSON that the protocol has there.
     Json(serde_json::Error),
     /// The provider reports an error in the middle of its answer.
-    Told(Told),
+    Told(ReportedError),
     /// The answer is larger than the limit.
     TooLarge,
     /// The provider ended the answer without a stop reason.
@@ -166,7 +166,7 @@ pub(super) fn reader(kind: ProviderKind) -> Box<dyn Reader> {
 /// Reads an event that reports no error. Without the check an error would read as an event without content:
 /// almost all fields are optional.
 fn event<'data, T: Deserialize<'data>>(data: &'data str) -> Result<T, ReadFault> {
-    match Told::in_event(data) {
+    match ReportedError::in_event(data) {
         Some(told) => Err(ReadFault::Told(told)),
         None => Ok(serde_json::from_str(data)?),
     }

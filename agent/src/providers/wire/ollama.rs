@@ -32,7 +32,7 @@ pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
     })
 }
 
-fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Said<'a>, ProviderError> {
+fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<ChatMessage<'a>, ProviderError> {
     let (role, takes_images) = match message.role {
         MessageRole::System => ("system", false),
         MessageRole::User => ("user", true),
@@ -51,16 +51,16 @@ fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Said<'a>, Pro
         MessageRole::Tool => Some(calls.answered(message)?.name),
         _ => None,
     };
-    let tool_calls = message.tool_calls.iter().map(|call| Called {
+    let tool_calls = message.tool_calls.iter().map(|call| ChatCall {
         function: Function { name: calls.asked(call).name, arguments: history::arguments(call) },
     });
-    Ok(Said { role, content: texts.join("\n"), images, tool_calls: tool_calls.collect(), tool_name })
+    Ok(ChatMessage { role, content: texts.join("\n"), images, tool_calls: tool_calls.collect(), tool_name })
 }
 
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
-    messages: Vec<Said<'a>>,
+    messages: Vec<ChatMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Value>,
     stream: bool,
@@ -68,19 +68,19 @@ struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct ChatMessage<'a> {
     role: &'static str,
     content: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     images: Vec<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<Called>,
+    tool_calls: Vec<ChatCall>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Called {
+struct ChatCall {
     function: Function,
 }
 
