@@ -72,7 +72,6 @@ impl<'a> Steps<'a> {
             return Err(AgentEnd::MaxIterations { limit });
         }
         state.turns += 1;
-        state.iterations += 1;
         let answer = self.ask(state).await?;
         Ok(if answer.calls.is_empty() { Step::Finalize { answer } } else { Step::RunTools { answer } })
     }
@@ -182,6 +181,7 @@ impl<'a> Steps<'a> {
 
     async fn ask(&mut self, state: &mut RunState) -> Result<CompleteAnswer, AgentEnd> {
         let offers = self.offer()?;
+        state.iterations += 1;
         self.tell(AgentEvent::TurnStart { iteration: state.iterations }).await;
         let config = &self.agent.config;
         let (provider, silence) = (Arc::clone(&self.agent.provider), config.model_silence);

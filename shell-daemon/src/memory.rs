@@ -151,13 +151,12 @@ impl Meter {
     /// The private pages and page tables of these processes. Pages that several of them share count once for
     /// each, unless the sum exceeds `limit`.
     pub(crate) fn private(processes: &[Entry], limit: u64) -> Used {
-        let (mut own, lost) = Own::of_each(processes);
+        let (own, lost) = Own::of_each(processes);
         let mut bytes = private(&own);
         if bytes > limit {
             // Whether two processes have one address space may be unknown: then both count.
             let (kept, doubtful) = once_each(own, share_memory);
-            own = kept;
-            bytes = shares(&own) + shares(&doubtful);
+            bytes = shares(&kept) + shares(&doubtful);
         }
         Used { bytes, partial: Partial::of_lost(lost, bytes, limit), ..Used::default() }
     }

@@ -38,6 +38,16 @@ fn entries(child: &Child, count: usize) -> Vec<Entry> {
     }
 }
 
+/// Kills a child and waits for its end without reaping it: it stays a zombie without any memory.
+fn kill_unreaped(child: &mut Child, entry: &Entry) {
+    child.kill().unwrap();
+    rustix::process::waitid(
+        rustix::process::WaitId::Pid(entry.process.pid),
+        rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+    )
+    .unwrap();
+}
+
 fn used(entries: &[Entry], limit: u64, motion: Motion) -> Used {
     Meter::new(Descriptors::Looked).unwrap().used(entries, limit, motion, &mut Marks::default())
 }
@@ -47,13 +57,7 @@ fn a_look_that_lost_too_much_memory_is_no_count() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
     assert_eq!(used(&listed, 1 << 40, Motion::Runs).partial, None, "the control");
-    child.kill().unwrap();
-    // Not reaped: a zombie without any memory.
-    rustix::process::waitid(
-        rustix::process::WaitId::Pid(listed[0].process.pid),
-        rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
-    )
-    .unwrap();
+    kill_unreaped(&mut child, &listed[0]);
     for _ in ["dead", "buried"] {
         assert_eq!(used(&listed, 1 << 40, Motion::Runs), Used::default());
         let close = listed[0].virtual_bytes - 1;
@@ -75,12 +79,7 @@ fn mappings_of_a_process_that_gave_its_memory_back_are_unknown() {
     let mut shared = Shared::new(&[], &mut marks, u64::MAX);
     assert!(shared.add_mappings(&listed[0]).is_ok_and(|mappings| mappings > 0), "the control");
     assert!(listed[0].has_memory());
-    child.kill().unwrap();
-    rustix::process::waitid(
-        rustix::process::WaitId::Pid(listed[0].process.pid),
-        rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
-    )
-    .unwrap();
+    kill_unreaped(&mut child, &listed[0]);
     for _ in ["dead", "buried"] {
         assert!(matches!(shared.add_mappings(&listed[0]), Err(Unread::Failed(_))));
         assert!(!listed[0].has_memory());

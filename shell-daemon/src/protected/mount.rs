@@ -446,12 +446,12 @@ impl Mount {
         if !look.found.insert(path.clone()) && self.found.contains_key(&path) {
             return;
         }
-        let mut found = Found::of(stat);
-        self.contents.add(&mut found, stat, &self.handle, &path, look.budget);
         if self.found.len() >= PROTECTED_FOUND && !self.found.contains_key(&path) {
             look.budget.complete = false;
             return;
         }
+        let mut found = Found::of(stat);
+        self.contents.add(&mut found, stat, &self.handle, &path, look.budget);
         let found = found.after(self.found.get(&path).copied());
         match self.found.insert(path.clone(), found) {
             Some(before) if before.is_same(found) => {
@@ -472,9 +472,7 @@ impl Mount {
 
     fn open(&self, folder: &Path) -> Result<(Dir, Stat), Errno> {
         let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let handle = rustix::fs::openat2(&self.handle, path, flags, Mode::empty(), how)?;
+        let handle = open_below(&self.handle, path, OFlags::DIRECTORY)?;
         // Before the folder is read: a change during the read is then seen at the next scan.
         let stat = rustix::fs::fstat(&handle)?;
         Ok((Dir::new(handle)?, stat))
@@ -491,6 +489,13 @@ impl Mount {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
         rustix::fs::statat(self.handle.as_fd(), path.as_os_str().as_bytes(), flags)
     }
+}
+
+/// Opens a path below a mount for reading. No link is followed.
+pub(super) fn open_below(mount: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(mount, path, flags, Mode::empty(), how)
 }
 
 pub(super) fn is_gone(errno: Errno) -> bool {

@@ -4,17 +4,20 @@ use std::{
     fs::File,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{self, Read},
-    os::fd::AsFd,
+    os::fd::OwnedFd,
     path::Path,
 };
 
 use rustix::{
-    fs::{FileType, Mode, OFlags, ResolveFlags, Stat},
+    fs::{FileType, OFlags, Stat},
     io::Errno,
     time::{ClockId, clock_gettime},
 };
 
-use super::budget::Budget;
+use super::{
+    budget::Budget,
+    mount::{is_gone, open_below},
+};
 
 /// A state of a file. `changed` is the inode's change time, which no program can set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +104,7 @@ impl Contents {
         &mut self,
         found: &mut Found,
         stat: &Stat,
-        mount: impl AsFd,
+        mount: &OwnedFd,
         path: &Path,
         budget: &mut Budget,
     ) {
@@ -111,12 +114,9 @@ impl Contents {
     }
 
     /// `None` if it could not be read, or if another file has taken its place, which the next scan sees.
-    fn hash(&mut self, found: &Stat, mount: impl AsFd, path: &Path, budget: &mut Budget) -> Option<u64> {
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    fn hash(&mut self, found: &Stat, mount: &OwnedFd, path: &Path, budget: &mut Budget) -> Option<u64> {
         // Not blocking, in case a pipe has taken the file's place.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat2(mount.as_fd(), path, flags, Mode::empty(), how);
-        let read = opened.and_then(|file| {
+        let read = open_below(mount, path, OFlags::NONBLOCK).and_then(|file| {
             let stat = rustix::fs::fstat(&file)?;
             let is_another = (stat.st_dev, stat.st_ino) != (found.st_dev, found.st_ino);
             if is_another || !budget.take_content(stat.st_size.unsigned_abs()) {
@@ -127,9 +127,9 @@ impl Contents {
         read.unwrap_or_else(|errno| {
             // Commands run as this user or as the mount's owner. A file of another user that may not be read
             // was never mapped by them; their own may have been, before it was made unreadable.
-            let owner = rustix::fs::fstat(mount.as_fd()).map(|stat| stat.st_uid);
+            let owner = rustix::fs::fstat(mount).map(|stat| stat.st_uid);
             let is_foreign = found.st_uid != rustix::process::geteuid().as_raw() && owner != Ok(found.st_uid);
-            budget.complete &= super::mount::is_gone(errno) || (errno == Errno::ACCESS && is_foreign);
+            budget.complete &= is_gone(errno) || (errno == Errno::ACCESS && is_foreign);
             None
         })
     }

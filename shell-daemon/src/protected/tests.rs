@@ -495,29 +495,59 @@ fn names_that_can_only_be_listed_are_told_and_read_later() {
     }
 }
 
-/// A process that maps a file, reads it, and then writes the first character of each line of its input three
-/// times through the mapping. It answers each step with a line.
-#[expect(clippy::disallowed_methods, reason = "the writer is another process, as a command would be")]
-fn mapping(file: &Path) -> Option<(Child, BufReader<ChildStdout>)> {
-    let script = format!(
-        "$| = 1; open(F, \"+<\", $ARGV[0]); $a = syscall({mmap}, 0, 4096, 3, {shared}, fileno(F), 0); \
-         $x = unpack(\"P3\", pack(\"Q\", $a)); print \"$x\\n\"; \
-         while (<STDIN>) {{ pipe(R, W); syswrite(W, substr($_, 0, 1) x 3); \
-         syscall({read}, fileno(R), $a, 3); print \"written\\n\" }}",
-        mmap = libc::SYS_mmap,
-        read = libc::SYS_read,
-        shared = libc::MAP_SHARED,
-    );
-    let started = Command::new("perl")
-        .arg("-e")
-        .arg(script)
-        .arg(file)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut child = started.ok()?;
-    let answers = BufReader::new(child.stdout.take()?);
-    Some((child, answers))
+/// A process that has mapped a file, and writes to it through the mapping.
+struct Mapping {
+    writer: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Mapping {
+    /// Maps a file and reads its first three characters. None without perl.
+    #[expect(clippy::disallowed_methods, reason = "the writer is another process, as a command would be")]
+    fn of(file: &Path, expected: &str) -> Option<Self> {
+        let script = format!(
+            "$| = 1; open(F, \"+<\", $ARGV[0]); $a = syscall({mmap}, 0, 4096, 3, {shared}, fileno(F), 0); \
+             $x = unpack(\"P3\", pack(\"Q\", $a)); print \"$x\\n\"; \
+             while (<STDIN>) {{ pipe(R, W); syswrite(W, substr($_, 0, 1) x 3); \
+             syscall({read}, fileno(R), $a, 3); print \"written\\n\" }}",
+            mmap = libc::SYS_mmap,
+            read = libc::SYS_read,
+            shared = libc::MAP_SHARED,
+        );
+        let started = Command::new("perl")
+            .arg("-e")
+            .arg(script)
+            .arg(file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut writer) = started else {
+            println!("skipped: there is no perl");
+            return None;
+        };
+        let answers = BufReader::new(writer.stdout.take()?);
+        let mut this = Self { writer, answers };
+        assert_eq!(this.answer(), expected);
+        Some(this)
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Writes a character three times.
+    fn write(&mut self, character: &str) {
+        let input = self.writer.stdin.as_mut().unwrap();
+        input.write_all(format!("{character}\n").as_bytes()).unwrap();
+        assert_eq!(self.answer(), "written\n");
+    }
+
+    fn end(mut self) {
+        drop(self.writer.stdin.take());
+        self.writer.wait().unwrap();
+    }
 }
 
 /// File systems in memory record no time for any of these writes, others none for the second one, as long as the
@@ -531,27 +561,15 @@ fn each_write_through_a_mapping_is_told() {
             continue;
         };
         let world = World::at(root);
-        let Some((mut writer, mut answers)) = mapping(&world.path(".bashrc")) else {
-            println!("skipped: there is no perl");
-            return;
-        };
-        let mut answer = || {
-            let mut line = String::new();
-            answers.read_line(&mut line).unwrap();
-            line
-        };
-        assert_eq!(answer(), "old\n");
+        let Some(mut mapping) = Mapping::of(&world.path(".bashrc"), "old\n") else { return };
         let mut protected = world.protected(&PATTERNS);
-        let input = writer.stdin.as_mut().unwrap();
         for number in ["1", "2", "3"] {
             assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
-            input.write_all(format!("{number}\n").as_bytes()).unwrap();
-            assert_eq!(answer(), "written\n");
+            mapping.write(number);
             assert_eq!(fs::read_to_string(world.path(".bashrc")).unwrap(), number.repeat(3));
             assert_eq!(protected.look().created, ["/shared/.bashrc"], "{number}");
         }
-        drop(writer.stdin.take());
-        writer.wait().unwrap();
+        mapping.end();
     }
 }
 
@@ -574,17 +592,7 @@ fn a_change_beside_a_large_file_is_told_when_that_is_gone() {
     // This name is looked at first.
     grow(&world.path(".bashRC"), 0);
     let mut protected = world.protected(&PATTERNS);
-    let Some((mut writer, mut answers)) = mapping(&world.path(".bashrc")) else {
-        println!("skipped: there is no perl");
-        return;
-    };
-    let mut answer = || {
-        let mut line = String::new();
-        answers.read_line(&mut line).unwrap();
-        line
-    };
-    assert_eq!(answer(), "old\n");
-    let input = writer.stdin.as_mut().unwrap();
+    let Some(mut mapping) = Mapping::of(&world.path(".bashrc"), "old\n") else { return };
     for number in ["1", "2", "3"] {
         assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
         grow(&world.path(".bashRC"), PROTECTED_CONTENT);
@@ -592,14 +600,12 @@ fn a_change_beside_a_large_file_is_told_when_that_is_gone() {
             protected.look(),
             ProtectedFound { created: vec!["/shared/.bashRC".to_owned()], complete: false }
         );
-        input.write_all(format!("{number}\n").as_bytes()).unwrap();
-        assert_eq!(answer(), "written\n");
+        mapping.write(number);
         grow(&world.path(".bashRC"), 0);
         let found = protected.look();
         assert_eq!(found.created, ["/shared/.bashRC", "/shared/.bashrc"], "{number}");
     }
-    drop(writer.stdin.take());
-    writer.wait().unwrap();
+    mapping.end();
 }
 
 /// Nothing says how the file was before.

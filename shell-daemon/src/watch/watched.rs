@@ -147,14 +147,11 @@ impl Watched {
 
     fn below(&mut self) -> Result<Below, ShellError> {
         let now = Instant::now();
-        let near = tree::near_below(self.root, self.calm());
-        if let Some(near) = &near
-            && (now < self.next_whole || near.count() > self.calm())
-        {
-            return Ok(near.clone());
-        }
+        let has_gap = match tree::near_below(self.root, self.calm()) {
+            Some(near) if now < self.next_whole || near.count() > self.calm() => return Ok(near),
+            near => near.is_some_and(|near| near.has_gap),
+        };
         self.next_whole = now + WHOLE_LOOK_TIME;
-        let has_gap = near.is_some_and(|near| near.has_gap);
         Ok(Below { has_gap, ..Table::read()?.below(self.root) })
     }
 
