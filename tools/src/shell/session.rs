@@ -10,7 +10,8 @@ use super::{connect::Client, failure::SidecarError};
 use crate::spawn;
 use portcullis_shell_protocol as protocol;
 use portcullis_shell_protocol::{
-    CancelRequest, ExecEvent, ExecRequest, Exited, KillSessionRequest, PostureReport, exec_event::Event,
+    CancelRequest, ExecEvent, ExecRequest, Exited, KillSessionRequest, Output, PostureReport,
+    exec_event::Event,
 };
 
 /// A session of a sidecar. Dropping it ends it, with all its processes, without waiting.
@@ -57,6 +58,13 @@ pub(super) struct Lost {
     pub(super) had_begun: bool,
 }
 
+impl Lost {
+    /// Whether the session ends too: it is gone, or it is unknown what the command left behind in it.
+    pub(super) fn ends_session(&self) -> bool {
+        self.error.ends_session() || (self.had_begun && !self.error.keeps_session())
+    }
+}
+
 impl Session {
     /// Call it on the runtime that drives the connection.
     pub(super) fn new(id: String, posture: PostureReport, client: Client) -> Self {
@@ -79,16 +87,7 @@ impl Session {
         cancel: &CancellationToken,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<Ran, Lost> {
-        let request = ExecRequest {
-            session_id: self.id.clone(),
-            command: command.text.to_owned(),
-            workdir: command.workdir.to_owned(),
-            stdin: command.stdin.as_bytes().to_vec(),
-            stdin_open: false,
-            timeout_ms: u64::try_from(command.time_limit.as_millis()).unwrap_or(u64::MAX).max(1),
-            max_output_bytes: command.max_output_bytes,
-            background_from: self.background_end,
-        };
+        let request = self.request(command);
         let before = |error| Lost { error, had_begun: false };
         let mut stream = begin(&mut client, request).await.map_err(before)?;
         let mut ran = Collected::default();
@@ -117,24 +116,9 @@ impl Session {
             };
             match event.and_then(|event| event.event) {
                 Some(Event::Started(started)) => ran.command_id = Some(started.command_id),
-                Some(Event::Output(output)) => {
-                    if output.stream() == protocol::Stream::Stderr {
-                        ran.stderr_bytes += output.bytes.len() as u64;
-                    }
-                    // A backstop: the sidecar applies the limit by itself.
-                    let room = usize::try_from(command.max_output_bytes)
-                        .unwrap_or(usize::MAX)
-                        .saturating_sub(ran.merged.len());
-                    let bytes = &output.bytes[..output.bytes.len().min(room)];
-                    ran.merged.extend_from_slice(bytes);
-                    on_output(bytes);
-                }
+                Some(Event::Output(output)) => on_output(ran.keep(&output, command.max_output_bytes)),
                 Some(Event::Exited(exited)) => {
-                    if exited.interruption.is_empty() {
-                        // Only for a command that was not killed: that error has no room for the jobs'
-                        // output, so the next result brings it.
-                        self.background_end = exited.background_end;
-                    }
+                    self.note_background(&exited);
                     return Ok(Ran { merged: ran.merged, stderr_bytes: ran.stderr_bytes, exited });
                 }
                 None => {
@@ -143,6 +127,29 @@ impl Session {
                     );
                 }
             }
+        }
+    }
+
+    fn request(&self, command: &Command<'_>) -> ExecRequest {
+        ExecRequest {
+            session_id: self.id.clone(),
+            command: command.text.to_owned(),
+            workdir: command.workdir.to_owned(),
+            stdin: command.stdin.as_bytes().to_vec(),
+            stdin_open: false,
+            // At least 1: a limit of 0 would be the daemon's own.
+            timeout_ms: u64::try_from(command.time_limit.as_millis()).unwrap_or(u64::MAX).max(1),
+            max_output_bytes: command.max_output_bytes,
+            background_from: self.background_end,
+        }
+    }
+
+    /// Notes how far the output of background jobs has been received.
+    fn note_background(&mut self, exited: &Exited) {
+        // Only of a command that was not killed: that error has no room for the jobs' output, so the next
+        // result brings it.
+        if exited.interruption.is_empty() {
+            self.background_end = exited.background_end;
         }
     }
 }
@@ -181,6 +188,18 @@ struct Collected {
 }
 
 impl Collected {
+    /// Keeps a piece of output, up to `most` bytes of output in all, and returns what it kept.
+    fn keep<'o>(&mut self, output: &'o Output, most: u64) -> &'o [u8] {
+        if output.stream() == protocol::Stream::Stderr {
+            self.stderr_bytes += output.bytes.len() as u64;
+        }
+        // A backstop: the sidecar applies the limit by itself.
+        let room = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(self.merged.len());
+        let kept = &output.bytes[..output.bytes.len().min(room)];
+        self.merged.extend_from_slice(kept);
+        kept
+    }
+
     fn lost(&self, error: SidecarError) -> Lost {
         Lost { error, had_begun: self.command_id.is_some() }
     }

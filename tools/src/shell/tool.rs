@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 
 use super::{
     backend::ShellBackend,
+    connect::Client,
     failure::{SHELL_UNAVAILABLE, SidecarError},
     outcome::{About, outcome},
-    session::{Command, Lost, Session},
+    session::{Command, Lost, Ran, Session},
     sidecar::{Connected, SessionKey, SessionTerms, Sidecar},
 };
 use crate::{call::Caller, registered::RegisteredTool, registry::RegistryError};
@@ -125,16 +126,7 @@ impl BashTool {
         let input = ShellArguments::deserialize(terms.args)
             .map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
         let shell = terms.grant.shell.ok_or_else(|| ToolError::internal("a command was granted no shell"))?;
-        let (sidecar, unconfined) = match &self.backend {
-            ShellBackend::Session(sidecar) => (sidecar, false),
-            ShellBackend::Host(sidecar) => {
-                tracing::warn!("a command runs on the host, unconfined");
-                (sidecar, true)
-            }
-            ShellBackend::Disabled { reason } => {
-                return Err(SidecarError::Disabled { reason: reason.clone() }.for_model(false));
-            }
-        };
+        let (sidecar, unconfined) = self.sidecar()?;
         let time_limit = input.time_limit(terms.time_limit)?;
         let workdir = input.workdir()?;
         let deadline = terms.deadline.min(Instant::now() + time_limit);
@@ -153,20 +145,15 @@ impl BashTool {
             return Err(ToolError::internal("a session that was made is not there"));
         };
         let posture = session.posture().clone();
-        let left = deadline.saturating_duration_since(Instant::now());
         let command = Command {
             text: &input.command,
             workdir: &workdir,
             stdin: &input.stdin,
-            time_limit: left,
+            // The wait for the session counts: the command gets the rest.
+            time_limit: deadline.saturating_duration_since(Instant::now()),
             max_output_bytes: shell.output.0,
         };
-        let mut pass_on = Passing::to(terms.on_update.clone());
-        let ran = session
-            .run(connected.client(), &command, &terms.caller.cancel, &mut |bytes| pass_on.take(bytes))
-            .await;
-        pass_on.end();
-        match ran {
+        match run_and_pass_on(session, connected.client(), &command, &terms).await {
             Ok(ran) => {
                 let about = About {
                     session: &input.session,
@@ -177,45 +164,62 @@ impl BashTool {
                     processes: shell.processes,
                     memory: shell.memory,
                 };
-                let exited = &ran.exited;
-                let (cpu, peak_memory_bytes) =
-                    (Duration::from_micros(exited.cpu_us), exited.peak_memory_bytes);
-                let protected_paths = exited.protected_paths.clone();
-                let protected_complete = exited.protected_complete;
-                let outcome = outcome(ran, &about);
-                if let (Some(to), Some(jobs)) = (&terms.on_update, outcome.jobs) {
-                    to(ToolOutput::text(jobs).with_details(json!({ "stream": "background" })));
-                }
-                Ok(ShellRun {
-                    result: outcome.result,
-                    trailer: outcome.trailer,
-                    posture: Some(posture.summary),
-                    cpu,
-                    peak_memory_bytes,
-                    found_no_session: false,
-                    protected_paths,
-                    protected_complete,
-                })
+                Ok(ShellRun::ended(ran, &about, terms.on_update.as_ref()))
             }
-            Err(Lost { error, had_begun }) => {
-                if error.ends_session() || (had_begun && !error.keeps_session()) {
-                    // The next command gets a new session, and its result says so.
+            Err(lost) => {
+                if lost.ends_session() {
+                    // The next command gets a new session, and its result says so. Before the wait below,
+                    // which may be cancelled.
                     *place = None;
                 }
-                let error = sidecar.failed(&connected, error).await;
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    had_begun,
-                    "a command has no end to tell"
-                );
-                let told = if terms.caller.cancel.is_cancelled() {
-                    ToolError::cancelled("the command was cancelled and killed")
-                } else {
-                    error.for_model(had_begun)
-                };
+                let told = lost_for_model(lost, sidecar, &connected, terms.caller).await;
                 Ok(ShellRun::failed(told, Some(posture.summary)))
             }
         }
+    }
+
+    /// The sidecar that runs the commands, and whether it runs them unconfined.
+    fn sidecar(&self) -> Result<(&Sidecar, bool), ToolError> {
+        match &self.backend {
+            ShellBackend::Session(sidecar) => Ok((sidecar, false)),
+            ShellBackend::Host(sidecar) => {
+                tracing::warn!("a command runs on the host, unconfined");
+                Ok((sidecar, true))
+            }
+            ShellBackend::Disabled { reason } => {
+                Err(SidecarError::Disabled { reason: reason.clone() }.for_model(false))
+            }
+        }
+    }
+}
+
+/// Runs the command and passes its output on while it arrives.
+async fn run_and_pass_on(
+    session: &mut Session,
+    client: Client,
+    command: &Command<'_>,
+    terms: &ShellTerms<'_>,
+) -> Result<Ran, Lost> {
+    let mut pass_on = Passing::to(terms.on_update.clone());
+    let ran = session.run(client, command, &terms.caller.cancel, &mut |bytes| pass_on.take(bytes)).await;
+    pass_on.end();
+    ran
+}
+
+/// What the model is told of a command whose end is unknown.
+async fn lost_for_model(
+    lost: Lost,
+    sidecar: &Sidecar,
+    connected: &Arc<Connected>,
+    caller: &Caller,
+) -> ToolError {
+    let Lost { error, had_begun } = lost;
+    let error = sidecar.failed(connected, error).await;
+    tracing::warn!(error = &error as &dyn std::error::Error, had_begun, "a command has no end to tell");
+    if caller.cancel.is_cancelled() {
+        ToolError::cancelled("the command was cancelled and killed")
+    } else {
+        error.for_model(had_begun)
     }
 }
 
@@ -348,6 +352,29 @@ impl Passing {
 }
 
 impl ShellRun {
+    /// The run of a command whose end is known. The caller gets the output of background jobs as an update:
+    /// it was not streamed.
+    fn ended(ran: Ran, about: &About<'_>, on_update: Option<&ToolUpdateFn>) -> Self {
+        let exited = &ran.exited;
+        let (cpu, peak_memory_bytes) = (Duration::from_micros(exited.cpu_us), exited.peak_memory_bytes);
+        let protected_paths = exited.protected_paths.clone();
+        let protected_complete = exited.protected_complete;
+        let outcome = outcome(ran, about);
+        if let (Some(to), Some(jobs)) = (on_update, outcome.jobs) {
+            to(ToolOutput::text(jobs).with_details(json!({ "stream": "background" })));
+        }
+        Self {
+            result: outcome.result,
+            trailer: outcome.trailer,
+            posture: Some(about.posture.summary.clone()),
+            cpu,
+            peak_memory_bytes,
+            found_no_session: false,
+            protected_paths,
+            protected_complete,
+        }
+    }
+
     fn failed(error: ToolError, posture: Option<String>) -> Self {
         Self {
             result: Err(error),
