@@ -71,62 +71,96 @@ pub(crate) fn shape(
     let page = page(&own, tool);
     let mut details = details(own, notes);
 
-    let limit = usize::try_from(grant.limits.max_output.0).unwrap_or(usize::MAX);
-    let is_cut = is_over(&output.content, size.content, limit) && (!tool.pages_itself() || has_grown);
-    let is_withheld = size.data > limit;
+    let excess = Excess::of(&output, &size, tool, &grant, has_grown);
     let trailer = match &part {
         Some(part) => Some(part.trailer()),
         None => trailer,
     };
-    // The trailer after the text as shown, which may be cut.
-    let mut shown_trailer = trailer.clone();
     let mut rest = page;
-    if is_cut || is_withheld {
-        // If the text is the data's JSON, the stored text has the data already.
-        let is_apart = is_withheld && !is_text_of_data(&output);
-        let all = whole(&output, is_apart, trailer.as_deref());
-        if let Some(id) = keep(&all, &grant, &host.outputs, caller, pending) {
-            rest = match (&part, rest) {
-                (Some(part), _) => Some(part.rest(&id)),
-                (None, Some(page)) => {
-                    Some(format!("[the whole page: `output_read` with `call_id` \"{id}\"]\n{page}"))
-                }
-                (None, None) => None,
-            };
+    if excess.any() {
+        // Before anything is left out.
+        let whole = whole(&output, excess.data_apart, trailer.as_deref());
+        if let Some(id) = keep(&whole, &grant, &host.outputs, caller, pending) {
+            rest = rest_of_stored(part.as_ref(), rest, &id);
             details.insert("output_id".to_owned(), id.into());
         }
-        if let Some(part) = part.as_ref().filter(|_| is_cut) {
-            // After a hook's change, the shown bytes need not be the file's.
-            let shown = if has_changed { None } else { shown_bytes(&output, limit) };
-            shown_trailer = part.trailer_of_cut(size.content, shown);
-        }
-        let original = size.content.saturating_add(part.as_ref().map_or(0, Part::missing));
-        if is_cut {
-            cut(&mut output.content, limit, original);
-        }
-        if is_withheld {
-            output.structured = None;
-            withhold(&mut details, "structured", size.data);
-        }
-        if is_apart {
-            let line = format!("[structured result withheld — its size: {} bytes]", with_commas(size.data));
-            append(&mut output.content, &line);
-        }
     }
-    if let Some(part) = part.as_ref().filter(|_| !is_cut) {
-        append(&mut output.content, &mark(size.content.saturating_add(part.missing())));
+    // The trailer after the text as shown, which may be cut.
+    let shown_trailer = match part.as_ref().filter(|_| excess.content) {
+        Some(part) => {
+            // After a hook's change, the shown bytes need not be the file's.
+            let shown = if has_changed { None } else { shown_bytes(&output, excess.limit) };
+            part.trailer_of_cut(size.content, shown)
+        }
+        None => trailer,
+    };
+    let missing = part.as_ref().map_or(0, Part::missing);
+    let original = size.content.saturating_add(missing);
+    excess.leave_out(&mut output, &mut details, &size, original);
+    if part.is_some() && !excess.content {
+        append(&mut output.content, &mark(original));
     }
     if let Some(trailer) = &shown_trailer {
         append(&mut output.content, trailer);
     }
     details.extend(rest.map(|rest| ("rest".to_owned(), rest.into())));
-    let original_bytes = size.all().saturating_add(part.as_ref().map_or(0, Part::missing));
     Shaped {
         outcome: Ok(output),
         details: details.into(),
-        truncated: is_cut || is_withheld || part.is_some(),
-        original_bytes: original_bytes as u64,
+        truncated: excess.any() || part.is_some(),
+        original_bytes: size.all().saturating_add(missing) as u64,
         usage,
+    }
+}
+
+/// Which parts of a result are over the call's limit.
+struct Excess {
+    /// The limit, in bytes.
+    limit: usize,
+    content: bool,
+    data: bool,
+    /// Whether the data is over the limit and the text does not contain it.
+    data_apart: bool,
+}
+
+impl Excess {
+    fn of(output: &ToolOutput, size: &Size, tool: &RegisteredTool, grant: &Grant, has_grown: bool) -> Self {
+        let limit = usize::try_from(grant.limits.max_output.0).unwrap_or(usize::MAX);
+        let data = size.data > limit;
+        Self {
+            limit,
+            // A tool that pages its result keeps to the limit, unless a hook has made the result longer.
+            content: is_over(&output.content, size.content, limit) && (!tool.pages_itself() || has_grown),
+            data,
+            // If the text is the data's JSON, the stored text has the data already.
+            data_apart: data && !is_text_of_data(output),
+        }
+    }
+
+    fn any(&self) -> bool {
+        self.content || self.data
+    }
+
+    /// Leaves out of a result what is over the limit. `original` is the size of its content in bytes.
+    fn leave_out(
+        &self,
+        output: &mut ToolOutput,
+        details: &mut Map<String, Value>,
+        size: &Size,
+        original: usize,
+    ) {
+        if self.content {
+            cut(&mut output.content, self.limit, original);
+        }
+        if self.data {
+            output.structured = None;
+            withhold(details, "structured", size.data);
+        }
+        // After the cut, which would take this line away.
+        if self.data_apart {
+            let line = format!("[structured result withheld — its size: {} bytes]", with_commas(size.data));
+            append(&mut output.content, &line);
+        }
     }
 }
 
@@ -204,6 +238,17 @@ impl Part {
     fn rest(&self, id: &str) -> String {
         let next = usize::try_from(self.next).unwrap_or(usize::MAX);
         format!("[up to byte {} of the file: `output_read` with `call_id` \"{id}\"]", with_commas(next))
+    }
+}
+
+/// Tells the model how to read the rest of a part or page that is stored under `id`; none for other results.
+fn rest_of_stored(part: Option<&Part>, page: Option<String>, id: &str) -> Option<String> {
+    match (part, page) {
+        (Some(part), _) => Some(part.rest(id)),
+        (None, Some(page)) => {
+            Some(format!("[the whole page: `output_read` with `call_id` \"{id}\"]\n{page}"))
+        }
+        (None, None) => None,
     }
 }
 
