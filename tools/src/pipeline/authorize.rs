@@ -1,7 +1,7 @@
 //! Step 4: the call's grant. The policy decides on names, and the mounts' directory handles on where those
 //! names lead. Then, with the grant known, the approver is asked if needed.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use portcullis_policy::{
     Approval, CallRequest, Denial, DenialCode, Grant, RequestedSubject, WorkspaceSecurityPolicy,
@@ -236,15 +236,79 @@ fn follow(
 ) -> Result<(), Box<Denial>> {
     let Some(mount) = path.mount().and_then(|name| places.mounts.get(name)) else { return Ok(()) };
     let root = mount.directory().as_fd();
-    let deny = |code, hint: &str| {
-        Err(Box::new(Denial {
-            code,
-            rule: "mounts".to_owned(),
-            subject: path.to_string(),
-            hint: hint.to_owned(),
-        }))
+    let reached = match reach(root, path.below_mount(), last) {
+        Ok(Some(reached)) => reached,
+        Ok(None) => return Ok(()),
+        Err(LeavesMount) => {
+            let hint = "name a path whose links stay within the mount";
+            return Err(refused(path, DenialCode::LinkEscapesMount, hint));
+        }
     };
-    let mut existing = path.below_mount();
+    let exists = reached.missing.is_empty();
+    let target = reached.target.as_fd();
+    if exists && is_special(target) {
+        let hint = "tools read and write files and folders only";
+        return Err(refused(path, DenialCode::SpecialFile, hint));
+    }
+    let is_at_home = mount.name().is_vault();
+    // Removing or renaming a name leaves the file itself unchanged.
+    let is_opened = exists && matches!(last, LastName::Followed);
+    if is_opened && !is_at_home {
+        match suspect(target, places.exposed) {
+            Some(Suspect::Private) => return Err(refused(path, DenialCode::HardLink, links::PRIVATE)),
+            Some(Suspect::Unknown(why)) => {
+                return Err(refused(path, DenialCode::LinksUnknown, &why.hint()));
+            }
+            None => {}
+        }
+    }
+    match access {
+        Access::Write => not_protected(path, root, &reached, policy),
+        Access::Read => Ok(()),
+    }
+}
+
+/// Refuses to write a path that leads to a protected one.
+fn not_protected(
+    path: &GuestPath,
+    root: BorrowedFd<'_>,
+    reached: &Reached<'_>,
+    policy: &WorkspaceSecurityPolicy,
+) -> Result<(), Box<Denial>> {
+    let Some(below) = below(root, reached.target.as_fd(), &reached.missing) else {
+        return Err(refused(path, DenialCode::PathEscapesMount, "it cannot be told where the path leads"));
+    };
+    let found = policy.protected().covers(&below).map(str::to_owned);
+    match found.or_else(|| repository::protects(policy.protected(), root, &below)) {
+        Some(pattern) => {
+            let hint = format!("it leads to `{pattern}`, which is protected at any depth");
+            Err(refused(path, DenialCode::ProtectedPath, &hint))
+        }
+        None => Ok(()),
+    }
+}
+
+fn refused(path: &GuestPath, code: DenialCode, hint: &str) -> Box<Denial> {
+    Box::new(Denial { code, rule: "mounts".to_owned(), subject: path.to_string(), hint: hint.to_owned() })
+}
+
+/// The nearest existing place on a path.
+struct Reached<'a> {
+    target: OwnedFd,
+    /// The components below it that do not exist, the last one first.
+    missing: Vec<&'a str>,
+}
+
+/// A link on the path leads out of its mount.
+struct LeavesMount;
+
+/// Opens the nearest existing place on a path below `root`. None if the tool will meet an error there anyway.
+fn reach<'a>(
+    root: BorrowedFd<'_>,
+    path: &'a str,
+    last: LastName,
+) -> Result<Option<Reached<'a>>, LeavesMount> {
+    let mut existing = path;
     let mut missing = Vec::new();
     loop {
         // A parent is always followed: the last name is reached through it.
@@ -253,38 +317,8 @@ fn follow(
             LastName::Itself | LastName::Followed => OFlags::empty(),
         };
         match resolve_beneath(root, existing, flags) {
-            Ok(target) => {
-                if missing.is_empty() && is_special(target.as_fd()) {
-                    return deny(DenialCode::SpecialFile, "tools read and write files and folders only");
-                }
-                let is_at_home = mount.name().is_vault();
-                // Removing or renaming a name leaves the file itself unchanged.
-                let is_opened = missing.is_empty() && matches!(last, LastName::Followed);
-                if is_opened && !is_at_home {
-                    match suspect(target.as_fd(), places.exposed) {
-                        Some(Suspect::Private) => return deny(DenialCode::HardLink, links::PRIVATE),
-                        Some(Suspect::Unknown(why)) => {
-                            return deny(DenialCode::LinksUnknown, &why.hint());
-                        }
-                        None => {}
-                    }
-                }
-                if access == Access::Write {
-                    let Some(below) = below(root, target.as_fd(), &missing) else {
-                        return deny(DenialCode::PathEscapesMount, "it cannot be told where the path leads");
-                    };
-                    let found = policy.protected().covers(&below).map(str::to_owned);
-                    let found = found.or_else(|| repository::protects(policy.protected(), root, &below));
-                    if let Some(pattern) = found {
-                        let hint = format!("it leads to `{pattern}`, which is protected at any depth");
-                        return deny(DenialCode::ProtectedPath, &hint);
-                    }
-                }
-                return Ok(());
-            }
-            Err(Errno::XDEV) => {
-                return deny(DenialCode::LinkEscapesMount, "name a path whose links stay within the mount");
-            }
+            Ok(target) => return Ok(Some(Reached { target, missing })),
+            Err(Errno::XDEV) => return Err(LeavesMount),
             // A missing path is judged by its nearest existing parent.
             Err(Errno::NOENT) => match existing.rsplit_once('/') {
                 Some((parent, name)) => {
@@ -295,11 +329,11 @@ fn follow(
                     missing.push(existing);
                     existing = ".";
                 }
-                None => return Ok(()),
+                None => return Ok(None),
             },
             // A loop, a file in place of a folder, or a folder without access: the tool meets the same error
             // and reports it.
-            Err(_) => return Ok(()),
+            Err(_) => return Ok(None),
         }
     }
 }
