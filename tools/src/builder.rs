@@ -2,7 +2,7 @@
 //! so do embedders with tools of their own.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock, Weak},
 };
 
@@ -239,14 +239,8 @@ impl RegistryBuilder {
     /// [`BootstrapError`]: a name that is taken, a schema that cannot be used, a state folder or audit log
     /// that cannot be written.
     pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
-        let policy = match self.policy {
-            Some(policy) => policy,
-            None => PolicyFiles::without_workspace()?.load(SandboxTier::Process)?,
-        };
-        let state = match self.state {
-            Some(state) => state,
-            None => default_state().ok_or(BootstrapError::NoHome)?,
-        };
+        let policy = self.policy.map_or_else(installed_policy, Ok)?;
+        let state = self.state.or_else(default_state).ok_or(BootstrapError::NoHome)?;
         state::prepare(&state)?;
         let lock = Lock::read(&state)?;
 
@@ -254,13 +248,7 @@ impl RegistryBuilder {
         registration.natives(self.natives)?;
         registration.capabilities(self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
-            let terms = SidecarTerms {
-                policy: Arc::new(policy.clone()),
-                workspace,
-                state: state.clone(),
-                private,
-                unconfined: false,
-            };
+            let terms = sidecar_terms(&policy, &state, workspace, private);
             registration.shell(ShellBackend::new(&self.shell, terms), policy.shell())?;
         }
         registration.shipped_modules(self.modules)?;
@@ -279,11 +267,7 @@ impl RegistryBuilder {
         tools.note_lost(lost(&tools, &lock, &refused));
 
         let policy = Arc::new(policy.with_modules(digests));
-        let sync = match policy.audit_sync() {
-            AuditSync::Interval => SyncMode::Interval,
-            AuditSync::Always => SyncMode::Always,
-        };
-        let (audit, recovery) = AuditLog::open(&state, sync)?;
+        let (audit, recovery) = AuditLog::open(&state, sync_mode(&policy))?;
         tell(&recovery, &refused);
         // Set after all tools are registered and before any is called.
         let tools = Arc::new(ServedTools::new(tools));
@@ -326,10 +310,33 @@ impl ToolRegistry {
     }
 }
 
+/// The operator's policy, or the shipped one.
+fn installed_policy() -> Result<WorkspaceSecurityPolicy, BootstrapError> {
+    PolicyFiles::without_workspace()?.load(SandboxTier::Process)
+}
+
 fn default_state() -> Option<PathBuf> {
     let base = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))?;
     Some(base.join("portcullis/in-process"))
+}
+
+/// The terms of a sidecar of our own.
+fn sidecar_terms(
+    policy: &WorkspaceSecurityPolicy,
+    state: &Path,
+    workspace: PathBuf,
+    private: Vec<PathBuf>,
+) -> SidecarTerms {
+    let (policy, state) = (Arc::new(policy.clone()), state.to_owned());
+    SidecarTerms { policy, workspace, state, private, unconfined: false }
+}
+
+fn sync_mode(policy: &WorkspaceSecurityPolicy) -> SyncMode {
+    match policy.audit_sync() {
+        AuditSync::Interval => SyncMode::Interval,
+        AuditSync::Always => SyncMode::Always,
+    }
 }
 
 /// Whether the policy in force would still grant what a stored output was made with: its tool may still be

@@ -39,45 +39,12 @@ pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
     let text = String::from_utf8_lossy(&merged);
     // The kill does not undo changes to protected paths.
     let protected = protected(&exited);
-    let killed = |what: &str, output: &str| {
-        let what = killed(what);
-        let notes: Vec<&str> = [what.as_str()].into_iter().chain(protected.as_deref()).collect();
-        with_last_output(&notes.join("; "), output)
-    };
-    let killed = match exited.interruption.as_str() {
-        "timeout" => Some(ToolError::timeout(killed(
-            &format!("the command did not end within {:?}", about.time_limit),
-            &text,
-        ))),
-        "processes" => Some(
-            ToolError::resource_limit(killed(
-                &format!("the command had more than {} processes", about.processes),
-                &text,
-            ))
-            .with_code("too_many_processes"),
-        ),
-        "memory" => Some(
-            ToolError::resource_limit(killed(
-                &format!("the command and its jobs had more than {} of memory", about.memory),
-                &text,
-            ))
-            .with_code("too_much_memory"),
-        ),
-        "hidden" => Some(
-            ToolError::resource_limit(killed(
-                "the command's memory could not be counted: a process kept it to itself, or there were too many mappings",
-                &text,
-            ))
-            .with_code("memory_hidden"),
-        ),
-        "cancelled" => Some(ToolError::cancelled("the command was cancelled and killed")),
-        _ => None,
-    };
-    if let Some(error) = killed {
+    if let Some(error) = interrupted(&exited, about, protected.as_deref(), &text) {
         return Outcome { result: Err(error), trailer: None, jobs: None };
     }
     let notes = notes(&exited, about, protected);
     let trailer = trailer(&exited, &notes);
+    // `Owned`: the lossy conversion replaced bytes.
     let is_lossy = matches!(text, Cow::Owned(_)) || std::str::from_utf8(&background).is_err();
     let mut details = details(
         &exited,
@@ -97,6 +64,39 @@ pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
     let jobs = of_background(&background, exited.background_dropped);
     let text = with_background(text, jobs.as_deref());
     Outcome { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer, jobs }
+}
+
+/// The error of a command that was killed; none if it ended by itself.
+fn interrupted(
+    exited: &Exited,
+    about: &About<'_>,
+    protected: Option<&str>,
+    output: &str,
+) -> Option<ToolError> {
+    let killed = |what: &str| {
+        let what = killed(what);
+        let notes: Vec<&str> = [what.as_str()].into_iter().chain(protected).collect();
+        with_last_output(&notes.join("; "), output)
+    };
+    let limit = |what: &str, code: &'static str| ToolError::resource_limit(killed(what)).with_code(code);
+    Some(match exited.interruption.as_str() {
+        "timeout" => {
+            ToolError::timeout(killed(&format!("the command did not end within {:?}", about.time_limit)))
+        }
+        "processes" => {
+            limit(&format!("the command had more than {} processes", about.processes), "too_many_processes")
+        }
+        "memory" => limit(
+            &format!("the command and its jobs had more than {} of memory", about.memory),
+            "too_much_memory",
+        ),
+        "hidden" => limit(
+            "the command's memory could not be counted: a process kept it to itself, or there were too many mappings",
+            "memory_hidden",
+        ),
+        "cancelled" => ToolError::cancelled("the command was cancelled and killed"),
+        _ => return None,
+    })
 }
 
 /// The output, followed by what background jobs have written since the last command. The same limits apply.
