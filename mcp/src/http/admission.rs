@@ -27,7 +27,10 @@ use rmcp::{
 };
 use tokio::sync::Mutex;
 
-use super::{BearerToken, MCP_PATH, answering::Answering};
+use super::{
+    BearerToken, MCP_PATH,
+    answering::{Answered, Answering},
+};
 use crate::{
     McpServer,
     limits::McpLimits,
@@ -170,65 +173,95 @@ impl Gate {
     /// # Cancellation
     /// Safe; a call that the request started goes on until its session ends.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
-        if let Some((status, reason)) = self.access.refusal(request.headers(), request.uri().authority()) {
-            tracing::info!("a request was refused: {reason}");
-            return refuse(status, reason);
-        }
-        if request.uri().path() != MCP_PATH {
-            return refuse(StatusCode::NOT_FOUND, "there is only /mcp");
-        }
-        if self.stop.is_cancelled() {
-            return busy("the server ends");
+        // Before a byte of the body is read.
+        if let Some(refusal) = self.refused_by_head(&request) {
+            return refusal;
         }
         let (head, body) = request.into_parts();
-        let body = Limited::new(body, self.limits.message_bytes).collect();
-        let mut body = match tokio::time::timeout(self.limits.request, body).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-                return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the message is too long");
-            }
-            Ok(Err(_)) => return refuse(StatusCode::BAD_REQUEST, "the request broke off"),
-            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the request took too long"),
+        let mut body = match self.collected(body).await {
+            Ok(body) => body,
+            Err((status, reason)) => return refuse(status, reason),
         };
         let mut request = Request::from_parts(head, ());
         let mut answering = None;
         // Other content types are left to the protocol's service, which refuses them.
         if request.method() == Method::POST && is_json(request.headers()) {
-            let wire::Decoded { message, text } = match wire::decode(&body) {
-                Ok(decoded) => decoded,
+            (body, answering) = match self.admitted(&mut request, body) {
+                Ok(admitted) => admitted,
                 Err(unreadable) => return unreadable_answer(unreadable),
             };
-            body = text.map_or(body, Bytes::from);
-            let session = request.headers().get(SESSION);
-            let taken = in_session(session, &message).and_then(|()| self.answering.begin(session, &message));
-            answering = match taken {
-                Ok(answering) => answering,
-                Err(unreadable) => return unreadable_answer(unreadable),
-            };
-            // The call keeps its id taken even if the connection breaks.
-            request.extensions_mut().insert(answering.clone());
-            request.extensions_mut().insert(wire::raw_arguments(&message));
         }
         let makes_session = request.method() == Method::POST && !request.headers().contains_key(SESSION);
-        let ends_session = request.method() == Method::DELETE;
         let request = request.map(|()| Full::new(body));
-        if !makes_session {
-            let mut answer = self.service.handle(request).await;
-            // The protocol names no status for this; some clients accept only 200 and 204 as the end of a
-            // session.
-            if ends_session && answer.status() == StatusCode::ACCEPTED {
-                answer = Response::new(Full::default().boxed());
-                *answer.status_mut() = StatusCode::NO_CONTENT;
-            }
-            // The id is free again when the answer was sent, or its body was dropped.
-            return answer.map(|body| {
-                let kept = move |frame| {
-                    let _answering = &answering;
-                    frame
-                };
-                body.map_frame(kept).boxed()
-            });
+        if makes_session { self.make_session(request).await } else { self.serve(request, answering).await }
+    }
+
+    /// The refusal of a request for its headers or path, or because the server ends.
+    fn refused_by_head(&self, request: &Request<Incoming>) -> Option<Answer> {
+        // First: a request without the token learns neither the paths nor whether the server ends.
+        if let Some((status, reason)) = self.access.refusal(request.headers(), request.uri().authority()) {
+            tracing::info!("a request was refused: {reason}");
+            return Some(refuse(status, reason));
         }
+        if request.uri().path() != MCP_PATH {
+            return Some(refuse(StatusCode::NOT_FOUND, "there is only /mcp"));
+        }
+        self.stop.is_cancelled().then(|| busy("the server ends"))
+    }
+
+    /// A whole body, of limited size and in time.
+    async fn collected(&self, body: Incoming) -> Result<Bytes, (StatusCode, &'static str)> {
+        let body = Limited::new(body, self.limits.message_bytes).collect();
+        match tokio::time::timeout(self.limits.request, body).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+                Err((StatusCode::PAYLOAD_TOO_LARGE, "the message is too long"))
+            }
+            Ok(Err(_)) => Err((StatusCode::BAD_REQUEST, "the request broke off")),
+            Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the request took too long")),
+        }
+    }
+
+    /// Decodes a message and takes its id. Returns its text for the protocol, and the hold on the id; none if
+    /// the message is no request.
+    fn admitted(
+        &self,
+        request: &mut Request<()>,
+        body: Bytes,
+    ) -> Result<(Bytes, Option<Arc<Answered>>), Unreadable> {
+        let wire::Decoded { message, text } = wire::decode(&body)?;
+        let session = request.headers().get(SESSION);
+        // Before the id is taken: a request outside a session takes none.
+        in_session(session, &message)?;
+        let answering = self.answering.begin(session, &message)?;
+        // The call keeps its id taken even if the connection breaks.
+        request.extensions_mut().insert(answering.clone());
+        request.extensions_mut().insert(wire::raw_arguments(&message));
+        Ok((text.map_or(body, Bytes::from), answering))
+    }
+
+    /// Serves a request of a session.
+    async fn serve(&self, request: Request<Full<Bytes>>, answering: Option<Arc<Answered>>) -> Answer {
+        let ends_session = request.method() == Method::DELETE;
+        let mut answer = self.service.handle(request).await;
+        // The protocol names no status for this; some clients accept only 200 and 204 as the end of a session.
+        if ends_session && answer.status() == StatusCode::ACCEPTED {
+            answer = Response::new(Full::default().boxed());
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+        }
+        // The id is free again when the answer was sent, or its body was dropped.
+        answer.map(|body| {
+            let kept = move |frame| {
+                let _answering = &answering;
+                frame
+            };
+            body.map_frame(kept).boxed()
+        })
+    }
+
+    /// Serves a request that begins a session, if there is room for one.
+    async fn make_session(&self, request: Request<Full<Bytes>>) -> Answer {
+        // Held over the answer too: only then the new session counts.
         let _making = self.making.lock().await;
         if self.sessions.sessions.read().await.len() >= self.limits.sessions {
             let Self { limits: McpLimits { sessions, idle, .. }, .. } = self;
