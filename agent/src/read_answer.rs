@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::{FutureExt, StreamExt};
-use portcullis_types::{ToolEvent, chain};
+use portcullis_types::{CancellationToken, ToolEvent, chain};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -46,44 +46,14 @@ pub(super) async fn ask(
 ) -> Result<CompleteAnswer, BrokenAnswer> {
     let cancel = request.cancel.clone();
     let mut reading = PartialAnswer { text: String::new(), usage: None, begun: false };
-    let opening = AssertUnwindSafe(async { provider.stream(request).await }).catch_unwind();
-    let opened = tokio::select! {
-        // `biased`: a run that is cancelled already sends no request.
-        biased;
-        () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
-        opened = tokio::time::timeout(silence, opening) => opened,
-    };
-    let mut stream = match opened {
-        Ok(Ok(Ok(stream))) => stream,
-        Ok(Ok(Err(error))) => return Err(reading.failed(&error)),
-        Ok(Err(panic)) => return Err(reading.panicked(&*panic)),
-        Err(_elapsed) => return Err(reading.silent(silence)),
-    };
+    let mut stream = open(provider, request, silence, &mut reading).await?;
     let mut calls = ToolCallAccumulator::after(std::mem::take(ids));
     loop {
-        let next = AssertUnwindSafe(stream.next()).catch_unwind();
-        let next = tokio::select! {
-            // `biased`: a cancelled run takes no further piece, even if one is ready.
-            biased;
-            () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
-            next = tokio::time::timeout(silence, next) => next,
-        };
-        let delta = match next {
-            Ok(Ok(Some(Ok(delta)))) => delta,
-            Ok(Ok(Some(Err(error)))) => return Err(reading.failed(&error)),
-            Ok(Ok(None)) => return Err(reading.incomplete("the answer broke off before its end")),
-            Ok(Err(panic)) => return Err(reading.panicked(&*panic)),
-            Err(_elapsed) => return Err(reading.silent(silence)),
-        };
+        let delta = next(&mut stream, &cancel, silence, &mut reading).await?;
         reading.begun = true;
         match delta {
             Delta::Text(delta) => {
-                if reading.text.len() + delta.len() > MAX_ANSWER_BYTES {
-                    return Err(
-                        reading.malformed(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes"))
-                    );
-                }
-                reading.text.push_str(&delta);
+                reading.add(&delta)?;
                 watch.tell(AgentEvent::TextDelta { delta }).await;
             }
             Delta::Thinking(delta) => watch.tell(AgentEvent::ThinkingDelta { delta }).await,
@@ -106,6 +76,52 @@ pub(super) async fn ask(
     }
 }
 
+/// Sends the request and waits for the answer's stream.
+async fn open(
+    provider: &dyn Provider,
+    request: ModelRequest,
+    silence: Duration,
+    reading: &mut PartialAnswer,
+) -> Result<DeltaStream, BrokenAnswer> {
+    let cancel = request.cancel.clone();
+    let opening = AssertUnwindSafe(async { provider.stream(request).await }).catch_unwind();
+    let opened = tokio::select! {
+        // `biased`: a run that is cancelled already sends no request.
+        biased;
+        () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
+        opened = tokio::time::timeout(silence, opening) => opened,
+    };
+    match opened {
+        Ok(Ok(Ok(stream))) => Ok(stream),
+        Ok(Ok(Err(error))) => Err(reading.failed(&error)),
+        Ok(Err(panic)) => Err(reading.panicked(&*panic)),
+        Err(_elapsed) => Err(reading.silent(silence)),
+    }
+}
+
+/// Waits for the next piece of an answer that has not ended.
+async fn next(
+    stream: &mut DeltaStream,
+    cancel: &CancellationToken,
+    silence: Duration,
+    reading: &mut PartialAnswer,
+) -> Result<Delta, BrokenAnswer> {
+    let next = AssertUnwindSafe(stream.next()).catch_unwind();
+    let next = tokio::select! {
+        // `biased`: a cancelled run takes no further piece, even if one is ready.
+        biased;
+        () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
+        next = tokio::time::timeout(silence, next) => next,
+    };
+    match next {
+        Ok(Ok(Some(Ok(delta)))) => Ok(delta),
+        Ok(Ok(Some(Err(error)))) => Err(reading.failed(&error)),
+        Ok(Ok(None)) => Err(reading.incomplete("the answer broke off before its end")),
+        Ok(Err(panic)) => Err(reading.panicked(&*panic)),
+        Err(_elapsed) => Err(reading.silent(silence)),
+    }
+}
+
 /// Drops a provider's stream. A panic in its destructor is the provider's fault and must not end the run.
 fn drop_stream(stream: DeltaStream) {
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(stream)));
@@ -119,6 +135,15 @@ struct PartialAnswer {
 }
 
 impl PartialAnswer {
+    /// Adds a piece of text, unless the answer gets too long.
+    fn add(&mut self, delta: &str) -> Result<(), BrokenAnswer> {
+        if self.text.len() + delta.len() > MAX_ANSWER_BYTES {
+            return Err(self.malformed(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes")));
+        }
+        self.text.push_str(delta);
+        Ok(())
+    }
+
     fn broken(&mut self, end: AgentEnd) -> BrokenAnswer {
         BrokenAnswer { text: std::mem::take(&mut self.text), end, usage: self.usage }
     }
