@@ -52,11 +52,10 @@ pub(crate) fn shape(
     caller: &Caller,
     pending: &PendingRecord,
 ) -> Shaped {
-    let raw = match raw {
+    let RawOutcome { result, trailer, usage, grant, checked, has_grown, has_changed } = match raw {
         Ok(raw) => raw,
         Err(error) => return failed(error, Notes::default(), None, pending),
     };
-    let RawOutcome { result, trailer, usage, grant, checked, has_grown, has_changed } = raw;
     let (tool, notes) = (&checked.tool, checked.notes);
     let mut output = match result {
         Ok(output) => output,
@@ -68,15 +67,10 @@ pub(crate) fn shape(
         return failed(too_large(size.all()), notes, usage, pending);
     }
     let part = Part::of(&own, tool);
-    let page = page(&own, tool);
+    let mut rest = page(&own, tool);
     let mut details = details(own, notes);
-
     let excess = Excess::of(&output, &size, tool, &grant, has_grown);
-    let trailer = match &part {
-        Some(part) => Some(part.trailer()),
-        None => trailer,
-    };
-    let mut rest = page;
+    let trailer = part.as_ref().map(Part::trailer).or(trailer);
     if excess.any() {
         // Before anything is left out.
         let whole = whole(&output, excess.data_apart, trailer.as_deref());
@@ -86,13 +80,13 @@ pub(crate) fn shape(
         }
     }
     // The trailer after the text as shown, which may be cut.
-    let shown_trailer = match part.as_ref().filter(|_| excess.content) {
-        Some(part) => {
+    let shown_trailer = match &part {
+        Some(part) if excess.content => {
             // After a hook's change, the shown bytes need not be the file's.
             let shown = if has_changed { None } else { shown_bytes(&output, excess.limit) };
             part.trailer_of_cut(size.content, shown)
         }
-        None => trailer,
+        _ => trailer,
     };
     let missing = part.as_ref().map_or(0, Part::missing);
     let original = size.content.saturating_add(missing);
