@@ -118,22 +118,7 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         u64::from(word(libc::MADV_DONTNEED)),
     )?;
     rules.insert(libc::SYS_process_madvise, vec![SeccompRule::new(vec![this_process, give_back])?]);
-    // Not F_SETOWN and F_SETSIG, which make the kernel send signals for us, nor locks and pipe sizes.
-    rules.insert(
-        libc::SYS_fcntl,
-        one_of(
-            1,
-            &[
-                libc::F_DUPFD,
-                libc::F_DUPFD_CLOEXEC,
-                libc::F_GETFD,
-                libc::F_SETFD,
-                libc::F_GETFL,
-                libc::F_SETFL,
-            ]
-            .map(word),
-        )?,
-    );
+    rules.insert(libc::SYS_fcntl, one_of(1, &FCNTL.map(word))?);
     // A file that replaces another takes over its read, write and execute permissions. The set-user-ID and
     // set-group-ID bits are never allowed.
     let permissions_only = SeccompCondition::new(
@@ -146,16 +131,17 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     // For crashes: Rust's and wasmtime's fault handlers restore the default action and return to the faulting
     // instruction; if that were refused, the thread would fault for ever. A worker must not change other
     // signals, above all the interrupting one.
-    rules.insert(
-        libc::SYS_rt_sigaction,
-        one_of(
-            0,
-            &[libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP]
-                .map(word),
-        )?,
-    );
+    rules.insert(libc::SYS_rt_sigaction, one_of(0, &FAULTS.map(word))?);
     Ok(rules)
 }
+
+/// Not `F_SETOWN` and `F_SETSIG`, which make the kernel send signals for us, nor locks and pipe sizes.
+const FCNTL: [libc::c_int; 6] =
+    [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
+
+/// The signals of a crash.
+const FAULTS: [libc::c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP];
 
 /// Read, write and execute for owner, group and others.
 const PERMISSION_BITS: u32 = 0o777;

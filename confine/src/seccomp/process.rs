@@ -83,8 +83,13 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
     // Linux, or a query. Other values switch memory protections off.
     rules.insert(libc::SYS_personality, one_of(0, &[0, u32::MAX])?);
 
-    // The set-user-ID and set-group-ID bits are never allowed: a program with them, run by root later, would
-    // be a way out.
+    add_modes(&mut rules)?;
+    Ok(rules)
+}
+
+/// The calls that set a mode. The set-user-ID and set-group-ID bits are never allowed: a program with them, run
+/// by root later, would be a way out.
+fn add_modes(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendError> {
     for (number, mode) in [
         (libc::SYS_fchmod, 1),
         (libc::SYS_fchmodat, 2),
@@ -109,7 +114,7 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
             .map(|kind| SeccompRule::new(vec![masked(mode, libc::S_IFMT | SET_ID_BITS, kind)?]));
         rules.insert(number, kinds.collect::<Result<_, _>>()?);
     }
-    Ok(rules)
+    Ok(())
 }
 
 fn equal(index: u8, value: libc::c_int) -> Result<SeccompCondition, BackendError> {
