@@ -64,6 +64,8 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
     add_opens(linker)?;
     add_looks(linker)?;
     add_changes(linker)?;
+    add_rename(linker)?;
+    add_links(linker)?;
     add_descriptors(linker)?;
     add_waits(linker)?;
     add_plain(linker)?;
@@ -192,6 +194,10 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
             forward!(caller, path_filestat_set_times, fd, flags, path, len, atim, mtim, which)
         },
     )?;
+    Ok(())
+}
+
+fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         MODULE,
         "path_rename",
@@ -219,6 +225,10 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
             Ok(errno)
         },
     )?;
+    Ok(())
+}
+
+fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         MODULE,
         "path_link",
