@@ -25,14 +25,19 @@ pub(super) fn runs() -> Vec<Vec<AgentEvent>> {
 
 /// A run of three turns that ends with an answer.
 fn long() -> Vec<AgentEvent> {
+    let start = AgentEvent::AgentStart { agent_id: "agent".into(), run_id: "run-1".into() };
+    let end = AgentEvent::AgentEnd { end: AgentEnd::Answer { text: "It is deployed.".into() } };
+    [vec![start], streamed_turn(), refused_turn(), last_turn(), vec![end]].concat()
+}
+
+/// One call streams its arguments. Two come at once; one of these fails internally, one is truncated.
+fn streamed_turn() -> Vec<AgentEvent> {
     let mut events = vec![
-        AgentEvent::AgentStart { agent_id: "agent".into(), run_id: "run-1".into() },
         AgentEvent::TurnStart { iteration: 1 },
         AgentEvent::ThinkingDelta { delta: "They want it deployed.".into() },
         AgentEvent::TextDelta { delta: "I deploy ".into() },
         AgentEvent::TextDelta { delta: "it. 🚀".into() },
     ];
-    // One call streams its arguments. Two come at once; one of these fails internally, one is truncated.
     for delta in [r#"{"env":"#, r#" "produ"#, r#"ction"}"#] {
         events.push(tool(ToolEvent::ArgumentsDelta {
             call_id: "c1".into(),
@@ -70,9 +75,12 @@ fn long() -> Vec<AgentEvent> {
     events.push(end("c1", "deploy", Ok(deployed)));
     let usage = Some(Usage { input_tokens: 100, output_tokens: 20 });
     events.push(AgentEvent::TurnEnd { iteration: 1, stop: StopReason::ToolCalls, usage });
+    events
+}
 
-    // Wrong arguments, a refusal, a result that comes later, a result that comes in time, a skipped call.
-    events.push(AgentEvent::TurnStart { iteration: 2 });
+/// Wrong arguments, a refusal, a result that comes later, a result that comes in time, a skipped call.
+fn refused_turn() -> Vec<AgentEvent> {
+    let mut events = vec![AgentEvent::TurnStart { iteration: 2 }];
     let asked = [
         call("c4", "file_read", "{}"),
         call("c5", "shell_exec", r#"{"command":"rm -rf /"}"#),
@@ -97,14 +105,17 @@ fn long() -> Vec<AgentEvent> {
     events.push(end("c8", "echo", Err(skipped)));
     events.push(AgentEvent::Steered { messages: Arc::new(vec![Message::user("Stop, that is enough.")]) });
     events.push(AgentEvent::TurnEnd { iteration: 2, stop: StopReason::ToolCalls, usage: None });
-
-    events.push(AgentEvent::TurnStart { iteration: 3 });
-    // The answer of a provider that does not stream.
-    events.push(said("It is deployed.", &[]));
-    let usage = Some(Usage { input_tokens: 200, output_tokens: 5 });
-    events.push(AgentEvent::TurnEnd { iteration: 3, stop: StopReason::Stop, usage });
-    events.push(AgentEvent::AgentEnd { end: AgentEnd::Answer { text: "It is deployed.".into() } });
     events
+}
+
+/// The answer of a provider that does not stream.
+fn last_turn() -> Vec<AgentEvent> {
+    let usage = Some(Usage { input_tokens: 200, output_tokens: 5 });
+    vec![
+        AgentEvent::TurnStart { iteration: 3 },
+        said("It is deployed.", &[]),
+        AgentEvent::TurnEnd { iteration: 3, stop: StopReason::Stop, usage },
+    ]
 }
 
 /// A run whose model is cut off within a text and a call.
