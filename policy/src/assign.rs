@@ -27,6 +27,7 @@ impl WorkspaceSecurityPolicy {
     pub fn describe(&self, tool: &ToolFacts) -> ToolAssignment {
         let policy = self.effective();
         let rule = policy.tools.get(&tool.name);
+        // Not `ReadOnly`: a tool without a tier must not pass as harmless.
         let declared = tool.declared_tier.unwrap_or(SafetyTier::SideEffecting);
         let limits = &policy.limits;
         let stated = rule.and_then(|rule| rule.timeout);

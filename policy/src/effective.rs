@@ -164,6 +164,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
         version: 1,
         require: match &file.require {
             Some(layers) => layers.iter().map(|layer| layer.value).collect(),
+            // A default never takes a layer away.
             None => Layer::ALL.into_iter().collect(),
         },
         mounts,

@@ -102,6 +102,7 @@ pub(crate) fn in_largest_unit(bytes: u64) -> String {
 
 /// Serialises a duration as whole milliseconds; policy files cannot set finer ones.
 pub(crate) fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    // Cannot fail: no duration of a policy is longer than 24 h.
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 

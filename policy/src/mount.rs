@@ -60,6 +60,7 @@ pub(crate) fn parse_host_folder(text: &str) -> Result<String, &'static str> {
 /// Letters of different case count as the same: on a case-insensitive file system they are.
 pub(crate) fn folders_overlap(one: &str, other: &str) -> bool {
     let (one, other) = (one.to_lowercase(), other.to_lowercase());
+    // `zip` ends with the shorter one: equal so far means the same folder, or one within the other.
     one.split('/').zip(other.split('/')).all(|(one, other)| one == other)
 }
 

@@ -103,6 +103,7 @@ fn reduce_tool(policy: &mut Effective, reduced: &ReducedTool, faults: &mut Fault
             (false, _) => rule.enabled = Some(false),
             (true, Some(true)) => takes_nothing(enabled, faults),
             (true, Some(false)) => widens(enabled, true, false, faults),
+            // For a native tool this would be the permission to run.
             (true, None) => faults.add_at(enabled, "only the operator's policy may enable a tool"),
         }
     }
@@ -131,6 +132,7 @@ fn reduce_tool(policy: &mut Effective, reduced: &ReducedTool, faults: &mut Fault
 }
 
 fn reduce_tool_approval(rule: &mut ToolRule, approval: &Placed<Approval>, faults: &mut Faults<'_>) {
+    // An approval of the operator counts first; the floor may come from another reduction.
     let before = rule.approval.unwrap_or(rule.approval_floor);
     if approval.value < before {
         widens(approval, approval.value, before, faults);

@@ -59,6 +59,7 @@ impl WorkspaceSecurityPolicy {
             places.extend(tool_places(reduction, &faults));
         }
         let sandbox = file.sandbox.iter().map(|(tier, _)| (*tier, *tier == options.sandbox_tier)).collect();
+        // Before the faults are taken: it decides on the overlay below.
         let usable = faults.is_empty();
         let mut warnings = faults.take_warnings();
         let (mut found, mut left_out) = faults.into_parts();
@@ -237,6 +238,7 @@ impl WorkspaceSecurityPolicy {
             })
             .collect();
         let shell_mounts = effective.shell.as_ref().ok().map(|shell| shell.mounts.as_slice().into());
+        // Of the effective policy alone: warnings and places do not change what is allowed.
         let digest = PolicyDigest::of(&effective);
         let (warnings, tool_places, sandbox) = Default::default();
         Self { effective, mounts, profiles, shell_mounts, digest, warnings, tool_places, sandbox }

@@ -150,6 +150,7 @@ impl ProtectedPaths {
     {
         let mut rest = components.filter(|part| !matches!(part.as_ref(), "" | "."));
         loop {
+            // Before `next`: the pattern begins at this name.
             let here = rest.clone();
             let name = rest.next()?;
             // Few names start a pattern, so most names cost one comparison per pattern.
@@ -181,6 +182,7 @@ impl Pattern {
         if text.contains(['*', '?', '[', ']']) {
             return Err(InvalidPattern::Wildcard);
         }
+        // As people write folders; only one slash, since `a//` is a mistake.
         let text = text.strip_suffix('/').unwrap_or(text);
         if text.is_empty() {
             return Err(InvalidPattern::Empty);
@@ -242,6 +244,8 @@ where
 
 /// Whether a name equals a folded one.
 fn same_name(name: &str, folded: &str) -> bool {
+    // The fast path folds as `fold` does: ASCII letters have no further forms, and no ASCII character is
+    // invisible.
     if name.is_ascii() { name.eq_ignore_ascii_case(folded) } else { fold(name).eq(folded.chars()) }
 }
 

@@ -215,6 +215,7 @@ fn quote(text: &str) -> String {
         match character {
             '"' | '\\' => out.extend(['\\', character]),
             character if portcullis_types::is_deceptive(character) => {
+                // Writing to a string cannot fail.
                 let _ = write!(out, "\\U{:08X}", u32::from(character));
             }
             character => out.push(character),

@@ -29,6 +29,7 @@ impl RepositoryMarks {
         let marks = [&mut self.head, &mut self.objects, &mut self.refs, &mut self.common];
         let mut named =
             Self::NAMES.iter().zip(marks).filter(|(mark, _)| name.eq_ignore_ascii_case(mark.as_bytes()));
+        // The names differ, so at most one fits.
         named.next().map(|(_, mark)| *mark = true).is_some()
     }
 

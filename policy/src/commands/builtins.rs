@@ -53,9 +53,11 @@ pub(super) fn ensure_readable(words: &[Argument]) -> Result<(), String> {
     let (sets_by_name, runs_others) = (COUNTING.contains(&name), runs::runs_others(name));
     for variable in READ_BY_BASH {
         let sets = |word: &Argument| {
+            // `NAME`, `NAME=`, `NAME+=` and `NAME[` all set the variable.
             let rest = word.literal().and_then(|text| text.strip_prefix(variable));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', '+', '[']))
         };
+        // To `env` and the like a bare name is no assignment: only `NAME=VALUE` sets.
         if arguments.iter().any(|word| sets(word) && (sets_by_name || runs_others && word.contains("="))) {
             ensure_harmless(variable)?;
         }
@@ -76,6 +78,7 @@ pub(super) fn ensure_harmless(variable: &str) -> Result<(), String> {
 
 /// Whether a call may change the search path of programs.
 pub(super) fn may_set_path(words: &[Argument]) -> bool {
+    // `hash -p FILE NAME` too: it gives a name another program.
     words.iter().any(|word| {
         word.literal()
             .is_some_and(|text| text == "PATH" || text.starts_with("PATH=") || text.starts_with("PATH+="))

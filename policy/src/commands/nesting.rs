@@ -43,6 +43,7 @@ pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
     for token in tokens {
         let starts_command = match before {
             None => true,
+            // After `<` or `>` stands the name of a file.
             Some(Token::Operator(sign, _)) => !sign.starts_with(['<', '>']),
             Some(Token::Word(word, _)) => RESERVED.contains(&word.as_str()),
         };
@@ -84,6 +85,7 @@ pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
 /// A message if one is not.
 pub(super) fn ensure_plain_indexes(word: &str) -> Result<(), String> {
     for (at, _) in word.match_indices("${") {
+        // `${!x[…]}` and `${#x[…]}` have an index too.
         let name = word[at + 2..].trim_start_matches(['!', '#']);
         let after = name.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
         let Some(index) = after.strip_prefix('[') else { continue };

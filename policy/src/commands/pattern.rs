@@ -26,6 +26,8 @@ impl CommandPattern {
             && rest.len() <= arguments.len()
             && rest.iter().zip(arguments).all(|(word, argument)| match argument.literal() {
                 Some(text) => glob(word, text),
+                // An unknown word fits `*` alone. One that may be several words, or none, could shift the
+                // others.
                 None => word == "*" && !argument.may_be_several,
             })
     }
@@ -35,6 +37,8 @@ impl CommandPattern {
     pub(crate) fn covers_rule(&self, other: &Self) -> bool {
         self.words.len() <= other.words.len()
             && self.words.iter().zip(&other.words).all(|(word, theirs)| {
+                // Of two patterns with `*` only equal ones count: the result serves a warning, which may be
+                // missing but must not be wrong.
                 word == "*" || word == theirs || (!theirs.contains('*') && glob(word, theirs))
             })
     }
@@ -51,6 +55,7 @@ impl CommandPattern {
             match argument.literal() {
                 Some(text) if glob(word, text) => rest = left,
                 Some(_) => {}
+                // It may expand to all words that are still missing.
                 None if argument.may_be_several => return true,
                 None => rest = left,
             }
@@ -104,8 +109,10 @@ fn glob(pattern: &str, word: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == word };
     let Some(mut left) = word.strip_prefix(first) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();
+    // Never the default: `split` yields at least one part.
     let last = parts.pop().unwrap_or_default();
     for part in parts {
+        // The first match leaves the most text for the parts after it, so no other has to be tried.
         match left.find(part) {
             Some(at) => left = &left[at + part.len()..],
             None => return false,

@@ -53,10 +53,12 @@ pub(super) fn parse(command: &str, walker: &mut Walker) -> Result<(), String> {
     if command.contains('\0') {
         return Err("it has a NUL character".to_owned());
     }
+    // Before the tokenizer, which recurses at each substitution.
     nesting::ensure_few_substitutions(command)?;
     let options = ParserOptions::default();
     let tokens = uncached_tokenize_str(command, &options.tokenizer_options())
         .map_err(|error| format!("its syntax: {error}"))?;
+    // Before the parser, which backtracks at each level.
     nesting::ensure_shallow(&tokens)?;
     let program = parse_tokens(&tokens, &options).map_err(|error| format!("its syntax: {error}"))?;
     walker.program(&program, command)

@@ -167,6 +167,7 @@ impl CommandRules {
         if let Some(rule) = self.deny.iter().find(|rule| rule.may_cover(program, arguments)) {
             return Err(CommandRefusal::Denied { program: program.to_owned(), rule: rule.to_string() });
         }
+        // Without any list `all` is true: everything is allowed.
         if self.allow.iter().all(|list| list.iter().any(|rule| rule.covers(words))) {
             return Ok(());
         }

@@ -126,6 +126,7 @@ fn is_cluster_with(word: &Argument, letter: char) -> bool {
 fn aliased(text: &str) -> Runs {
     Runs::Text(match text.split_once('=') {
         Some((_, value)) => format!("{value} \"$@\""),
+        // `alias NAME` only prints.
         None => ":".to_owned(),
     })
 }
@@ -165,6 +166,7 @@ fn login(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
         }
     }
     found.retain(|runs| !matches!(runs, Runs::Program(words) if words.is_empty()));
+    // Without a command these start a shell, which runs its input.
     if found.is_empty() { unread(name) } else { Ok(found) }
 }
 
@@ -185,6 +187,7 @@ fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
             "--rcfile" | "--init-file" => drop(rest.next()),
             "-" => return unread(name),
             long if long.starts_with("--") => {}
+            // Before `-c`, so that a cluster of both is refused.
             cluster if cluster.starts_with(['-', '+']) && cluster.contains('s') => return unread(name),
             cluster if cluster.starts_with('-') && cluster.contains('c') => {
                 // More options may stand between `-c` and the text.
@@ -195,6 +198,7 @@ fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
             // Options whose value is the next word, such as `-eo pipefail`.
             cluster if cluster.starts_with(['-', '+']) && cluster.ends_with(['o', 'O']) => drop(rest.next()),
             cluster if cluster.starts_with(['-', '+']) => {}
+            // One back: the iterator has passed this word.
             _ => return file(name, &arguments[arguments.len() - rest.len() - 1..]),
         }
     }
@@ -247,6 +251,7 @@ fn find(arguments: &[Argument]) -> Result<Vec<Runs>, String> {
         };
         if FIND_RUNS.contains(&text) {
             let end = rest.iter().position(|word| matches!(word.literal(), Some(";" | "+")));
+            // `fd -x` needs no end mark: its program has all the rest.
             let (program, after) = rest.split_at(end.unwrap_or(rest.len()));
             found.push(Runs::Program(with_placeholders(program, "{}", Filled::ByPaths)));
             rest = after;

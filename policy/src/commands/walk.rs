@@ -129,6 +129,7 @@ impl Walker {
         match compound {
             CompoundCommand::Arithmetic(arithmetic) => {
                 let span = arithmetic.loc.start.index..arithmetic.loc.end.index;
+                // Fail closed: an empty text has no brackets, so it is refused below.
                 let source: String = self.source.get(span).unwrap_or_default().iter().collect();
                 if text::is_arithmetic(source.trim()) {
                     return self.arithmetic(Some(&arithmetic.expr));
@@ -239,6 +240,7 @@ impl Walker {
                     IoFileRedirectTarget::Fd(_) => Ok(()),
                     IoFileRedirectTarget::Duplicate(word) => {
                         let target = self.word(&word.value)?;
+                        // `2>&1` and `2>&-` write no file; `>&FILE` does.
                         let is_stream =
                             |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
                         if !target.literal().is_some_and(is_stream) {
@@ -254,6 +256,7 @@ impl Walker {
             }
             IoRedirect::HereDocument(_, document) => {
                 self.operator(Operator::Input);
+                // In a document after a quoted mark (`<<'EOF'`) the shell expands nothing.
                 if !document.requires_expansion {
                     return Ok(());
                 }
@@ -277,6 +280,7 @@ impl Walker {
     fn simple(&mut self, command: &SimpleCommand) -> WalkResult {
         let mut words = Vec::new();
         for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
+            // Assignments before the name are no arguments of the program.
             self.item(item, &mut Vec::new())?;
         }
         if let Some(name) = &command.word_or_name {
@@ -302,6 +306,7 @@ impl Walker {
                 Ok(())
             }
             CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
+                // Bash passes such a path. A shell that would read its command from there is refused.
                 words.push(Argument::plain("/dev/fd/"));
                 self.subshell(subshell, Operator::Process)
             }

@@ -82,6 +82,7 @@ pub(super) fn read(raw: &str) -> Result<Word, String> {
     let mut reader = Reader::new(raw);
     reader.pieces(&pieces, false)?;
     let Reader { text, mut may_be_several, substitutions, brace, list, .. } = reader;
+    // `{a,b}` and `{1..3}` expand; a brace alone is text.
     may_be_several |= brace && list;
     // The word `[` names the program `test`; it is not a pattern.
     may_be_several &= raw != "[";
@@ -130,11 +131,13 @@ impl<'a> Reader<'a> {
                 self.text.push_str(text);
             }
             WordPiece::SingleQuotedText(text) => self.text.push_str(text),
+            // The escapes (`$'\x72m'`) are not decoded, so the text counts as unknown.
             WordPiece::AnsiCQuotedText(text) if text.contains('\\') => self.text.push(UNKNOWN),
             WordPiece::AnsiCQuotedText(text) => self.text.push_str(text),
             WordPiece::EscapeSequence(escaped) => {
                 // A backslash before a line's end joins the lines.
                 self.text.push_str(escaped.trim_start_matches('\\').trim_start_matches('\n'));
+                // Both backslashes of `\\` were trimmed above.
                 if escaped == "\\\\" {
                     self.text.push('\\');
                 }

@@ -148,6 +148,7 @@ pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> 
     while let Some(start) = starts.pop() {
         let mut at = start;
         while let Some(word) = arguments.get(at)
+            // Each place is read once: otherwise the readings would double at every unknown option.
             && seen.insert(at)
         {
             match option(name, wrapper, word)? {
@@ -166,10 +167,12 @@ pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> 
                 }
                 WordRole::Unknown => {
                     found.extend(clustered_command(name, wrapper, &arguments[at..])?);
+                    // One reading with a value, one without.
                     starts.push(at + 2);
                     at += 1;
                 }
                 WordRole::None { ends } => {
+                    // The `--` itself is no operand.
                     let operands = arguments.get(at + usize::from(ends)..).unwrap_or_default();
                     found.extend(program(name, wrapper, operands)?);
                     if found.len() > MAX_READINGS {

@@ -138,6 +138,7 @@ impl Places {
             begin
         });
         let mut characters: Vec<usize> = steps.collect();
+        // For the offset of the end, where no step begins if the length is a multiple of a step.
         characters.push(before);
         Self { lines, characters }
     }
@@ -146,6 +147,7 @@ impl Places {
     fn of_offset(&self, text: &str, at: usize) -> (usize, usize) {
         let at = at.min(text.len());
         let line = self.lines.partition_point(|begin| *begin <= at);
+        // `line` is at least 1: the first line begins at 0.
         let begin = self.lines.get(line.saturating_sub(1)).copied().unwrap_or_default();
         (line, self.before(text, at) - self.before(text, begin) + 1)
     }
@@ -160,6 +162,7 @@ impl Places {
 
 /// The number of characters that begin in a part of a text.
 fn characters(part: &[u8]) -> usize {
+    // In UTF-8 every byte but a continuation byte (`10xxxxxx`) begins a character.
     part.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
 }
 

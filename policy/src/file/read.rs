@@ -180,6 +180,7 @@ fn tier_entry(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {
     let tier = entry.parsed_name(faults, tier);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::TIER, faults);
+    // Both before any `?`, so that two missing keys are two faults.
     let profile = required(&section, "profile", faults);
     let approval = required(&section, "approval", faults);
     let profile = profile.and_then(|entry| Some(entry.placed(entry.text(faults)?.to_owned())));

@@ -127,10 +127,10 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// The value as a whole number, if it is one. A number too large for `i128` becomes the largest one,
-    /// which no bound allows.
+    /// The value as a whole number, if it is one.
     pub(crate) fn as_integer(&self) -> Option<i128> {
         let integer = self.value.as_integer()?;
+        // A number too large for `i128` becomes the largest one, which no bound allows.
         Some(i128::from_str_radix(integer.as_str(), integer.radix()).unwrap_or(i128::MAX))
     }
 

@@ -42,6 +42,7 @@ pub(super) fn shell<A: Copy, const N: usize>(
             .and_then(|entry| Some(entry.placed(MemoryBytes(size(&entry, SHELL_MEMORY, faults)?)))),
         processes: entry("processes").and_then(|entry| {
             let count = count(&entry, SHELL_PROCESSES, faults)?;
+            // Cannot fail: the bounds lie within a `u32`.
             Some(entry.placed(u32::try_from(count).unwrap_or(u32::MAX)))
         }),
         file_size: entry("file_size")

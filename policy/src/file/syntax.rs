@@ -39,6 +39,7 @@ fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
                 quote = None;
             }
             Some("\"" | "\"\"\"") if sign == '\\' => {
+                // A backslash is one byte; it hides the character after it.
                 step += rest[1..].chars().next().map_or(0, char::len_utf8);
             }
             // An unterminated one-line string is a fault by itself; it ends here so that the scan goes on.

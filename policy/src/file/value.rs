@@ -21,10 +21,12 @@ pub(super) fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEnt
     LimitEntries {
         concurrency: placed("concurrency").and_then(|entry| {
             let count = count(&entry, limits::CONCURRENCY, faults)?;
+            // Cannot fail: the bounds lie far below.
             Some(entry.placed(usize::try_from(count).unwrap_or(usize::MAX)))
         }),
         calls_per_minute: placed("calls_per_minute").and_then(|entry| {
             let count = count(&entry, limits::CALLS_PER_MINUTE, faults)?;
+            // Cannot fail: the bounds lie within a `u32`.
             Some(entry.placed(u32::try_from(count).unwrap_or(u32::MAX)))
         }),
         max_output_bytes: placed("max_output_bytes").and_then(|entry| output(&entry, faults)),
@@ -120,6 +122,7 @@ fn parse_size(text: &str) -> Result<i128, String> {
         _ => return Err(wrong()),
     };
     let number = number.parse::<u64>().map_err(|error| format!("{}: {error}", wrong()))?;
+    // In `i128`, where no product overflows.
     Ok(i128::from(number) * i128::from(factor))
 }
 

@@ -50,6 +50,7 @@ impl WorkspaceSecurityPolicy {
             |code, rule: String, hint: String| Denial { code, rule, subject: command.to_owned(), hint };
         let declared =
             tool.roles.iter().any(|role| role.argument == argument && role.role == RoleKind::Command);
+        // Fail closed: the caller may name an argument that the tool does not declare as a command.
         if !declared || !tool.may_run_commands() {
             let rule = format!("profiles.{}", assignment.profile);
             let hint = "only tools that this host ships for it run commands";

@@ -25,6 +25,7 @@ pub(crate) fn reduce_shell(
 ) {
     match (shell.as_mut(), &reduced.enabled) {
         (Ok(policy), enabled) => {
+            // Even if the shell goes away: the faults of the section are found.
             reduce_policy(policy, reduced, mounts, faults);
             if enabled.as_ref().is_some_and(|enabled| !enabled.value) {
                 *shell = Err(ShellAbsence::TakenAway);

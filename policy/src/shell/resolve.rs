@@ -41,6 +41,7 @@ pub(crate) fn resolve_shell(
     if let Some(operators) = &entries.operators {
         commands.set_operators(operators.iter().map(|placed| placed.value).collect());
     }
+    // Last: the faults of a section that is switched off are found too.
     if entries.enabled.as_ref().is_some_and(|enabled| !enabled.value) {
         return Err(ShellAbsence::DisabledByOperator);
     }
