@@ -64,6 +64,7 @@ impl ToolArgs {
 
 impl PartialEq for ToolArgs {
     fn eq(&self, other: &Self) -> bool {
+        // The text first: only equal texts are decoded.
         self.text == other.text && self.value() == other.value()
     }
 }

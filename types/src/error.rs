@@ -90,6 +90,7 @@ impl ToolError {
     #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         if kind == ToolErrorKind::Internal {
+            // The text of an internal error never reaches a model.
             return Self::internal(message);
         }
         Self {

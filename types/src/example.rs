@@ -47,6 +47,7 @@ impl Making<'_> {
         else {
             return Value::Null;
         };
+        // Counted over the whole example, unlike the depth.
         self.left = left;
         if let Some(known) = map.get("default").or_else(|| map.get("const")) {
             return known.clone();
@@ -82,6 +83,7 @@ impl Making<'_> {
         if let Some(Value::Array(places)) = map.get("prefixItems") {
             return places.iter().take(MAX_VALUES).map(|place| self.value(place, depth)).collect();
         }
+        // A schema may require thousands; the example need not be valid.
         let count = map.get("minItems").and_then(Value::as_u64).unwrap_or(1).min(4);
         (0..count).map(|_| map.get("items").map_or(Value::Null, |items| self.value(items, depth))).collect()
     }
@@ -95,6 +97,7 @@ impl Making<'_> {
             members.insert(name.to_owned(), value);
         }
         if let Some(values @ Value::Object(_)) = map.get("additionalProperties") {
+            // One member shows the form of a map.
             members.insert("key".to_owned(), self.value(values, depth));
         }
         members.into()

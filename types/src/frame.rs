@@ -85,6 +85,7 @@ pub struct OutputFrame(pub ToolOutput);
 impl Serialize for OutputFrame {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
+            // The short form only if nothing is lost by it.
             ToolOutput { content, details: Value::Null, structured: None }
                 if let [crate::Content::Text { text }] = content.as_slice() =>
             {

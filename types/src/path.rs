@@ -43,6 +43,7 @@ impl GuestPath {
             normal.push('/');
             normal.push_str(part);
         }
+        // Only for a path of slashes and dots, such as `/.`: no component was left.
         if normal.is_empty() {
             normal.push('/');
         }
@@ -74,6 +75,7 @@ impl GuestPath {
     /// The part after the mount's name, relative; `.` for the mount itself.
     #[must_use]
     pub fn below_mount(&self) -> &str {
+        // The first byte is always `/`.
         match self.0[1..].split_once('/') {
             Some((_, rest)) => rest,
             None => ".",
@@ -84,8 +86,10 @@ impl GuestPath {
     #[must_use]
     pub fn climbs_out(&self) -> bool {
         let mut depth = 0_usize;
+        // The first component is the mount itself.
         for part in self.components().skip(1) {
             if part == ".." {
+                // Below zero the path has left the mount, even if it comes back later.
                 let Some(less) = depth.checked_sub(1) else { return true };
                 depth = less;
             } else {

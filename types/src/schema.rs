@@ -61,6 +61,7 @@ impl JsonSchema {
     /// Adds a keyword at the top level; no change if the schema is not an object.
     #[must_use]
     pub fn with_keyword(mut self, keyword: &str, value: Value) -> Self {
+        // Copies the schema if it is shared: other clones keep theirs.
         if let Value::Object(map) = Arc::make_mut(&mut self.0) {
             map.insert(keyword.to_owned(), value);
         }

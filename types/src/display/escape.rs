@@ -59,12 +59,14 @@ impl Escaper {
     fn show(&mut self, character: char, f: &mut impl fmt::Write) -> fmt::Result {
         let is_mark = is_mark(character);
         if is_deceptive(character) || (is_mark && self.bears == 0) {
+            // An escape is no base for a mark.
             self.bears = 0;
             return write!(f, "{}", character.escape_unicode());
         }
         self.bears = match character {
             // A mark on a space has no visible base.
             ' ' => 0,
+            // Cannot underflow: a mark with `bears` 0 was escaped above.
             _ if is_mark => self.bears - 1,
             _ => MAX_MARKS,
         };

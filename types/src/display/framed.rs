@@ -44,6 +44,7 @@ impl Framed {
     /// Starts with a trusted line, for a terminal of this width.
     #[must_use]
     pub fn new(head: &str, columns: usize) -> Self {
+        // At least 4: the margin and the free column take 3.
         Self { out: format!("{head}\n"), columns: columns.max(4), left_out: 0 }
     }
 
@@ -126,6 +127,7 @@ pub(super) fn fold(text: &str, room: usize) -> Vec<&str> {
     for (at, character) in text.char_indices() {
         // Terminals disagree about the width of a character, but none uses more columns than this.
         let columns = if character.is_ascii() { 1 } else { 2 };
+        // A piece has at least one character, or a narrow terminal would never get through the text.
         if used + columns > room && at > start {
             pieces.push(&text[start..at]);
             (start, used) = (at, 0);

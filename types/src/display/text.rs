@@ -93,6 +93,7 @@ pub fn bytes(count: u64) -> String {
     match units.into_iter().find(|(_, size)| count >= *size) {
         None => format!("{count} bytes"),
         Some((unit, size)) if count.is_multiple_of(size) => format!("{} {unit}", count / size),
+        // One decimal, cut off: the size is never shown as more than it is.
         Some((unit, size)) => format!("{}.{} {unit}", count / size, count % size * 10 / size),
     }
 }
@@ -117,6 +118,7 @@ fn block(content: &Content) -> String {
 /// The decoded size of base64 text.
 fn decoded_size(base64: &str) -> String {
     let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
+    // Saturating: a text that is no base64 may be all padding.
     bytes((base64.len() / 4 * 3).saturating_sub(padding) as u64)
 }
 

@@ -52,6 +52,7 @@ fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
 /// `minItems` may be 0 or 1; other counts go into the description. A tuple becomes a list.
 fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     let least = map.get("minItems").and_then(Value::as_u64);
+    // `None` is less than `Some`: without `minItems` there is none to tell.
     let said: &[&str] = if least > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };
     notes::say_instead(map, said);
     items_of_any_place(map, at, schema)

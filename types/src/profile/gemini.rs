@@ -91,6 +91,7 @@ fn union(around: &Map<String, Value>, branches: &[Value], at: &str) -> Result<Ma
         rendered.push(schema(branch, &below(at, "anyOf", Some(&index.to_string())))?);
     }
     let mut merged = merge(rendered, at)?;
+    // A branch `null` was filtered out above.
     if some.len() < branches.len() {
         merged.insert("nullable".to_owned(), true.into());
     }
@@ -124,6 +125,7 @@ fn merge(mut branches: Vec<Map<String, Value>>, at: &str) -> Result<Map<String, 
         objects(&branches, at)
     } else if all(&["string"]) {
         Ok(strings(&branches))
+    // Wider than the branches, never narrower: a call is checked against the normal form.
     } else if all(&["integer", "number"]) {
         Ok(Map::from_iter([("type".to_owned(), json!("number"))]))
     } else {
@@ -136,6 +138,7 @@ fn strings(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let mut merged = Map::from_iter([("type".to_owned(), json!("string"))]);
     let mut values: Vec<Value> = Vec::new();
     for branch in branches {
+        // This branch allows any string, so the union does too.
         let Some(Value::Array(known)) = branch.get("enum") else {
             return merged;
         };

@@ -52,6 +52,7 @@ fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     let mut strict = Map::new();
     for (name, property) in &properties {
         let rendered = schema(property, &below(at, "properties", Some(name)))?;
+        // Strict mode requires every property: an optional one may be null instead.
         let must = required.iter().any(|known| known == name);
         strict.insert(name.clone(), if must { rendered } else { nullable(rendered) });
         if !must {
@@ -80,12 +81,14 @@ fn nullable(schema: Value) -> Value {
         Some(Value::String(kind)) if !map.contains_key("const") => {
             map.insert("type".to_owned(), json!([kind, "null"]));
             if let Some(Value::Array(values)) = map.get_mut("enum") {
+                // `enum` restricts the type list too, so null must be in both.
                 values.push(Value::Null);
             }
             Value::Object(map)
         }
         Some(Value::Array(kinds)) if kinds.contains(&"null".into()) => Value::Object(map),
         _ => {
+            // The description belongs to the argument, not to one branch.
             let description = map.remove("description");
             let mut union = Map::from_iter([("anyOf".to_owned(), json!([map, absent]))]);
             if let Some(description) = description {
