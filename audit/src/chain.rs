@@ -74,6 +74,7 @@ pub(super) fn tail_says(tail: &[u8], hash: &Hash) -> bool {
 }
 
 fn hash_of(body: &[u8]) -> Hash {
+    // Only a buffer of the right size.
     let mut hash = GENESIS;
     hex::encode_to_slice(Sha256::digest(body), &mut hash).expect("a SHA-256 has 64 hexadecimal digits");
     hash

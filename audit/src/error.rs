@@ -86,9 +86,9 @@ pub enum AuditError {
     /// The broken end of the log is longer than a crash can explain, so it is not cut off.
     #[error("the last {bytes} bytes of the audit log `{path}` hold no valid row", path = .path.display())]
     Corrupt {
-        /// The number of bytes examined.
+        /// The log.
         path: PathBuf,
-        /// How many bytes were looked at.
+        /// The number of bytes examined.
         bytes: u64,
     },
     /// A torn tail can't be saved, so it is not cut off either.

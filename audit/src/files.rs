@@ -82,6 +82,7 @@ impl Files {
     pub(super) fn size(&self) -> Result<u64, AuditError> {
         match statat(&self.dir, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if (stat.st_dev, stat.st_ino) == self.identity => {
+                // Cannot fail: the size of a regular file is not negative.
                 Ok(u64::try_from(stat.st_size).unwrap_or_default())
             }
             Ok(_) | Err(Errno::NOENT) => Err(AuditError::Replaced { path: self.path.clone() }),
@@ -92,6 +93,8 @@ impl Files {
     /// Syncs the log to the disk.
     pub(super) fn sync(&self) -> Result<(), Errno> {
         self.medium.sync(&self.log)?;
+        // Without its directory entry a new log is lost whole. The flag is not set again after a failure,
+        // which is permanent anyway.
         if self.is_new.swap(false, Ordering::Relaxed) {
             rustix::fs::fsync(&self.dir)?;
         }

@@ -66,6 +66,7 @@ impl<F: Borrow<File>> Lines<F> {
             }
             let newline = chunk.iter().position(|byte| *byte == b'\n');
             let taken = newline.map_or(chunk.len(), |at| at + 1);
+            // One byte more than a row has: it tells that the line is too long. The rest is only counted.
             let room = (MAX_ROW_BYTES + 1).saturating_sub(self.line.len());
             self.line.extend_from_slice(&chunk[..taken.min(room)]);
             self.reader.consume(taken);
@@ -96,6 +97,7 @@ struct Stretch<F> {
 
 impl<F: Borrow<File>> Read for Stretch<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // No loss: only the smaller of this and the buffer counts.
         let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
         let wanted = buffer.len().min(left);
         let read = self.file.borrow().read_at(&mut buffer[..wanted], self.at)?;

@@ -105,6 +105,7 @@ impl Handles {
 
     fn write_mark(&self, mark: Option<u64>) -> Result<(), AuditError> {
         let text = match mark {
+            // Of fixed width, so that one write replaces the old mark.
             Some(offset) => format!("{offset:020}\n"),
             None => NO_MARK.to_owned(),
         };
@@ -180,6 +181,7 @@ pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(failed(io::Error::from(io::ErrorKind::InvalidData)));
         }
+        // Locked: that process is alive.
         if !lock::try_keep(&file).map_err(|errno| failed(errno.into()))? {
             continue;
         }
@@ -198,6 +200,7 @@ fn read_mark(file: &File) -> io::Result<Option<u64>> {
         return Ok(None);
     }
     let text = std::str::from_utf8(&bytes[..read]).unwrap_or_default();
+    // Fail closed: from byte 0 on no open call is missed.
     Ok(Some(text.strip_suffix('\n').and_then(|digits| digits.parse().ok()).unwrap_or(0)))
 }
 

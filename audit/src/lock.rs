@@ -79,6 +79,7 @@ fn acquire<'file>(
                 return Err(AuditError::Open { path: path.to_owned(), source: errno.into() });
             }
         }
+        // A lock that is free at once costs no look at the clock.
         let waited = started.get_or_insert_with(Instant::now).elapsed();
         if waited >= wait {
             return Err(AuditError::Busy { path: path.to_owned(), waited });
@@ -86,6 +87,7 @@ fn acquire<'file>(
         tries = tries.saturating_add(1);
         match tries.checked_sub(SPINS) {
             None => thread::yield_now(),
+            // Doubles up to about a millisecond.
             Some(slept) => thread::sleep(FIRST_SLEEP * 2_u32.pow(slept.min(5))),
         }
     }

@@ -102,6 +102,7 @@ impl AuditLog {
     /// another process holds it. [`AuditError::Live`], [`AuditError::Read`], [`AuditError::KeepTorn`]: the
     /// state folder is in disorder.
     pub fn append(&self, record: &Record) -> Result<RowRef, AuditError> {
+        // First: after a failed sync no further row is proof of anything.
         self.shared.check_synced()?;
         let row = {
             let mut state = self.shared.state();
@@ -109,6 +110,7 @@ impl AuditLog {
             let _locked = lock::exclusive(&files.log, &files.path, lock::LOCK_WAIT)?;
             state.append(&self.shared, record)?
         };
+        // After the lock is released: other processes append meanwhile.
         if self.shared.mode == SyncMode::Always {
             self.shared.sync()?;
         }
@@ -143,6 +145,7 @@ impl AuditLog {
 
 impl Drop for AuditLog {
     fn drop(&mut self) {
+        // Before the state is locked: the thread's last sync locks it too.
         self.shared.syncer.stop();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was printed already.
@@ -199,6 +202,7 @@ impl Shared {
     fn sync(&self) -> Result<(), AuditError> {
         let (unsynced, end, first_open) = {
             let mut state = self.state();
+            // All three before the sync: rows appended during it may not be on the disk.
             let unsynced = state.live.as_mut().and_then(Live::take_unsynced);
             (unsynced, state.writer.end(), state.first_open())
         };

@@ -138,6 +138,7 @@ pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<
         Reading::Failed(error) => Some(Err(error)),
         Reading::Open(mut lines) => {
             let item = next_row(&mut lines, &path)?;
+            // A read error would come again for ever, so it is the last item.
             if !matches!(item, Err(AuditError::Read { .. })) {
                 state = Reading::Open(lines);
             }

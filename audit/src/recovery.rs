@@ -92,6 +92,7 @@ fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Resu
             Event::Begin => open.entry(call).or_default().push(line.bytes.to_vec()),
             Event::End => {
                 if let Some(begins) = open.get_mut(&call) {
+                    // Of two open calls with one id the later one counts as ended.
                     begins.pop();
                     if begins.is_empty() {
                         open.remove(&call);
@@ -111,6 +112,7 @@ fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Resu
 /// The mark, if a row begins there. Otherwise the log was replaced or truncated, so the whole log is scanned.
 fn row_boundary(files: &Files, mark: u64, end: u64) -> u64 {
     let mut byte = [0];
+    // None for mark 0, which needs no check.
     let before = mark.checked_sub(1).filter(|_| mark <= end);
     let read = before.map(|before| files.log.read_exact_at(&mut byte, before));
     if matches!(read, Some(Ok(()))) && byte == *b"\n" { mark } else { 0 }

@@ -391,6 +391,7 @@ fn field_list<T>(
         }
         push(out, entry);
         if out.len() - start > limit {
+            // The comma before the entry goes too.
             out.truncate(before);
             left_out = (entries.len() - index) as u64;
             break;

@@ -75,6 +75,7 @@ impl Syncer {
                 .changed
                 .wait_while(wanted, |wanted| !wanted.sync && !wanted.stop)
                 .unwrap_or_else(PoisonError::into_inner);
+            // Stopped. A request that came before is still worked off, in this round.
             if !wanted.sync {
                 return;
             }

@@ -29,6 +29,7 @@ pub(super) struct Tail {
 /// Reads the end of a log of this size. The caller holds the log's lock.
 pub(super) fn read(file: &File, path: &Path, size: u64) -> Result<Tail, AuditError> {
     let mut window = Vec::new();
+    // Nearly always the first window is enough; the second holds any row and a torn one after it.
     for wanted in [8 * 1024, 2 * MAX_ROW_BYTES, MAX_TORN_BYTES + MAX_ROW_BYTES] {
         let length = usize::try_from(size).unwrap_or(usize::MAX).min(wanted);
         let from = size - length as u64;
@@ -55,6 +56,7 @@ pub(super) fn read(file: &File, path: &Path, size: u64) -> Result<Tail, AuditErr
 /// Whether the row with this hash still ends here.
 pub(super) fn still_ends_with(file: &File, end: u64, hash: &Hash) -> io::Result<bool> {
     let Some(from) = end.checked_sub(chain::SEALED_TAIL_BYTES as u64) else {
+        // Shorter than any row: right for an empty log only.
         return Ok(end == 0);
     };
     let mut bytes = [0; chain::SEALED_TAIL_BYTES];

@@ -54,6 +54,7 @@ fn push_char(out: &mut Vec<u8>, char: char) {
         '\r' => out.extend_from_slice(b"\\r"),
         '\t' => out.extend_from_slice(b"\\t"),
         char if is_deceptive(char) => {
+            // JSON escapes UTF-16 units: two for a character beyond U+FFFF.
             for unit in char.encode_utf16(&mut [0; 2]) {
                 let _ = write!(out, "\\u{unit:04x}");
             }

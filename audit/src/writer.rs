@@ -80,6 +80,7 @@ impl Writer {
             return Ok(());
         }
         let tail = tail::read(&files.log, &files.path, size)?;
+        // No writer leaves more bytes without more rows, or the reverse.
         if tail.end < self.end || (tail.seq > self.seq) != (tail.end > self.end) {
             return Err(altered(self.end));
         }
@@ -109,6 +110,7 @@ impl Writer {
             let _ = self.files.medium.truncate(&self.files.log, self.end);
             return Err(self.files.write_error(source));
         }
+        // Only now: after a failed write the log is unchanged, and so is this.
         self.seq += 1;
         self.hash = hash;
         self.end += self.line.len() as u64;
