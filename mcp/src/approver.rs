@@ -107,6 +107,7 @@ fn understand(result: &ElicitResult, may_keep: bool) -> Understood {
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
     match field("answer") {
         Some(APPROVE) => Understood::Once,
+        // Accepted only if it was offered.
         Some(APPROVE_SESSION) if may_keep => Understood::ForSession,
         Some(DENY) => {
             let reason = field("reason").map(str::trim).filter(|reason| !reason.is_empty());

@@ -43,6 +43,7 @@ pub(super) async fn run(
         let message = format!("more than {} calls at once: wait for some of them", limits.calls);
         let caller = session.caller(agent_id(&context));
         let refused = ToolError::resource_limit(message.clone()).with_code("too_many_calls");
+        // For the audit row alone: the client gets an error of the protocol.
         let _recorded = offered.registry.refuse(call, &caller, refused);
         return Err(ErrorData::new(BUSY, message, None));
     };
@@ -61,6 +62,7 @@ pub(super) async fn run(
         let leaving = async {
             gone.cancelled().await;
             cancel.cancel();
+            // Never the first to end: the cancelled call still gives a result.
             std::future::pending::<()>().await;
         };
         tokio::select! {
@@ -70,6 +72,7 @@ pub(super) async fn run(
         }
     };
     if offered.registry.get(&result.tool).is_some_and(|tool| tool.shell_backend().is_some()) {
+        // The command may have found that the shell cannot run.
         session.server().look_again(&offered);
     }
     let result = hinted(result);

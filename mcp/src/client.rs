@@ -149,6 +149,7 @@ impl Client {
         let schema = serde_json::from_value(schema).map_err(wrong)?;
         let (answer, answered) = oneshot::channel();
         self.report(Report::Elicit { message: message.to_owned(), schema, answer }).await?;
+        // The sender was dropped unused: the call is over, or the client has left.
         answered.await.unwrap_or(Err(ClientError::Gone))
     }
 

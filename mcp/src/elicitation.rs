@@ -40,6 +40,7 @@ impl Drop for Withdrawal {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();
+        // Outside a runtime, as at the end of the process, nothing can be sent any more.
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }

@@ -37,6 +37,7 @@ impl InFlight {
     /// Marks a request as cancelled; it gets no answer.
     pub(super) fn cancel(&mut self, id: &RequestId) {
         if self.awaited.send_if_modified(|ids| ids.remove(id)) {
+            // Makes room for one more: the oldest is forgotten.
             self.cancelled.truncate(CANCELLED - 1);
             self.cancelled.push_front(self.hasher.hash_one(id));
         }

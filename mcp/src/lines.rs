@@ -121,6 +121,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             let taken = end.map_or(available.len(), |end| end + 1);
             if !self.is_skipping {
                 if self.line.len() + taken > self.limits.message_bytes {
+                    // Not `clear`: that would keep a buffer of the limit's size.
                     self.line = Vec::new();
                     self.is_skipping = true;
                 } else {
@@ -223,6 +224,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         // Beyond the limit messages are still written, but `next` reads no more until the waiting ones are
         // written.
         let place = Arc::clone(&self.unsent).try_acquire_owned().ok();
+        // Weak: a message that still waits must not keep the stream of a closed transport open.
         let output: Weak<Mutex<W>> = Arc::downgrade(&self.output);
         let gone = self.presence.gone.clone();
         async move {

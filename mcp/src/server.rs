@@ -138,6 +138,7 @@ impl McpServer {
     fn list_again(&self, known: &Arc<Offered>) {
         let now = offered(Arc::clone(&known.registry)).unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools stays as it was");
+            // With fresh `changes`: otherwise every request would try again, and warn again.
             let (registry, changes) = (Arc::clone(&known.registry), known.registry.changes());
             Arc::new(Offered { registry, tools: known.tools.clone(), changes })
         });

@@ -80,6 +80,7 @@ where
         }
     };
     let ended = running.waiting().await;
+    // Before the wait, which is for cancelled calls.
     presence.gone.cancel();
     server.idle_unless_late(&presence.running, &stop).await;
     match ended {

@@ -47,6 +47,7 @@ pub(super) struct Streams {
 /// # Errors
 /// Errors of the system calls.
 pub(super) fn take() -> io::Result<Streams> {
+    // Before the originals are replaced. From 3 on: not a standard number, even if one of them was closed.
     let input = fcntl_dupfd_cloexec(stdio::stdin(), 3)?;
     let output = fcntl_dupfd_cloexec(stdio::stdout(), 3)?;
     stdio::dup2_stdin(&OpenOptions::new().read(true).open("/dev/null")?)?;
@@ -106,6 +107,7 @@ fn kind(stream: &OwnedFd, writes: bool) -> io::Result<Kind> {
 /// Reopens a pipe. The new open file description is separate, so `O_NONBLOCK` does not affect other holders.
 fn reopened(stream: &impl AsFd, writes: bool) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", stream.as_fd().as_raw_fd());
+    // Cannot fail: the flag is a low bit.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     OpenOptions::new().read(!writes).write(writes).custom_flags(flags).open(path)
 }

@@ -63,6 +63,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Decoded, Unreadable> {
         Ok(message) => (message, None),
         Err(error) => {
             let rewritten = without_arguments(text).ok_or_else(|| refusal(text, &error))?;
+            // The first error is told: it is about the text that the client sent.
             let message = serde_json::from_slice(&rewritten).map_err(|_other| refusal(text, &error))?;
             (message, Some(rewritten))
         }
@@ -81,6 +82,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Decoded, Unreadable> {
 fn without_arguments(text: &[u8]) -> Option<Vec<u8>> {
     let outline: Outline<'_> = serde_json::from_slice(text).ok()?;
     let arguments = outline.params.filter(|_| outline.method.as_deref() == Some(CALL))?.arguments?.get();
+    // Other arguments than an object are a fault of the message, which `{}` would hide.
     if !arguments.starts_with('{') {
         return None;
     }

@@ -93,10 +93,12 @@ impl HttpAccess {
         let is_known = |origin: &HeaderValue| {
             origin.to_str().is_ok_and(|origin| self.origins.contains(&origin.to_ascii_lowercase()))
         };
+        // Also true without an Origin: such a request comes from no web page.
         if !origins.all(is_known) {
             return Some((StatusCode::FORBIDDEN, "the Origin may not call this server"));
         }
         let mut shown = headers.get_all(AUTHORIZATION).iter();
+        // Exactly one: of two values a proxy and this server could pick different ones.
         match (shown.next(), shown.next()) {
             (Some(value), None) if self.token.is_shown_by(value.as_bytes()) => None,
             _ => Some((StatusCode::UNAUTHORIZED, "the token is missing or wrong")),
@@ -105,6 +107,7 @@ impl HttpAccess {
 
     fn knows_host(&self, headers: &HeaderMap, authority: Option<&Authority>) -> bool {
         let mut hosts = headers.get_all(HOST).iter();
+        // Exactly one, for the same reason as with the token.
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
         let Some(host) = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()) else {
             return false;
@@ -113,6 +116,7 @@ impl HttpAccess {
             // `user@host` is not a valid Host.
             !host.as_str().contains('@') && self.hosts.contains(&host.host().to_ascii_lowercase())
         };
+        // The request line may name a host as well.
         is_known(&host) && authority.is_none_or(is_known)
     }
 }

@@ -74,6 +74,7 @@ impl Answering {
 impl Drop for Answered {
     fn drop(&mut self) {
         self.among.lock().remove(&self.key);
+        // After the removal, so that a woken waiter sees it.
         self.among.ended.notify_waiters();
     }
 }

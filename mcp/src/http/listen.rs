@@ -91,6 +91,7 @@ pub async fn serve_http(
             drop(place);
         });
     }
+    // From here on the system refuses connections.
     drop(listener);
     // `stop` has cancelled the calls. Each gets its answer before sessions and connections are closed.
     let _ = timeout(limits.stop, gate.answered()).await;
@@ -141,6 +142,7 @@ fn serve_connection(
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    // Cannot fail: 60 000 ms.
     let unread = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
     set_tcp_user_timeout(stream.as_fd(), unread)?;
     Ok(())

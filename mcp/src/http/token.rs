@@ -68,6 +68,7 @@ fn make(folder: &Path, path: &Path, token: &str) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
+    // A name of its own for each attempt: two servers may start at once.
     let new = folder.join(format!("{FILE}.{}", &token[..16.min(token.len())]));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let made = file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n"));
@@ -81,9 +82,11 @@ fn make(folder: &Path, path: &Path, token: &str) -> io::Result<()> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // `NOFOLLOW`: a planted link must not lead to another file. `NONBLOCK`: a FIFO must not hang the open.
+    // `NOFOLLOW`: a planted link must not lead to another file. `NONBLOCK`: a FIFO must not hang the open. The
+    // conversion cannot fail: both flags are low bits.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    // Of the open file: the path may lead elsewhere by now.
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(io::Error::other("it is no file"));
@@ -92,6 +95,7 @@ fn read(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("others can read it: its permissions must be 0600"));
     }
     let mut text = String::new();
+    // Room for `\r\n` after the longest token; a longer one is refused below.
     file.take(MAX_BYTES as u64 + 2).read_to_string(&mut text)?;
     let token = text.trim_end_matches(['\n', '\r']);
     if !(MIN_BYTES..=MAX_BYTES).contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
