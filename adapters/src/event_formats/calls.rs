@@ -42,6 +42,7 @@ impl<T> OpenCalls<T> {
     /// Stops tracking the matching calls, and returns them in order of their ids.
     pub(super) fn close_where(&mut self, mut is_over: impl FnMut(&T) -> bool) -> Vec<(String, T)> {
         let mut closed: Vec<(String, T)> = self.calls.extract_if(|_, call| is_over(call)).collect();
+        // A hash map has no order of its own: without this the events of equal runs would differ.
         closed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         closed
     }

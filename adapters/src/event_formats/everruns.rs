@@ -111,6 +111,7 @@ impl Everruns {
     fn tool(&mut self, event: &ToolEvent) -> Vec<Value> {
         match event {
             ToolEvent::ArgumentsDelta { call_id, tool, delta } => {
+                // Before `open`, which makes the call known.
                 let is_new = !self.arriving.has(call_id);
                 if delta.is_empty() || self.arriving.open(call_id, || ()).is_none() {
                     // Too many calls to track: the arguments come whole with `Requested`.

@@ -134,6 +134,7 @@ impl Hsafa {
     fn requested(&mut self, call_id: &str, tool: &str, arguments: &str) -> Vec<Value> {
         let is_new = !self.calls.has(call_id);
         if let Some(call) = self.calls.open(call_id, Call::default) {
+            // The arguments are complete: the buffered text goes.
             *call = Call { tool: tool.to_owned(), is_requested: true, ..Call::default() };
         }
         let mut values = Vec::new();
@@ -143,6 +144,7 @@ impl Hsafa {
         let mut value = self.of_call("tool.streaming", call_id, tool);
         value["partialArgs"] = match arguments.trim() {
             "" => json!({}),
+            // Text that is not JSON is shown as the model wrote it.
             text => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
         };
         values.push(value);
@@ -162,6 +164,7 @@ impl Hsafa {
         let shown = ToolExecutionResult::from(result.clone()).model_value();
         let is_pending = call.is_some_and(|call| call.is_pending);
         match result.outcome.as_ref().map_err(|error| error.kind()) {
+            // A result that came in time is shown.
             Ok(_) if is_pending && shown["status"] == "pending" => None,
             Ok(_) => {
                 let mut value = self.of_call("tool.done", &result.call_id, &result.tool);
@@ -221,6 +224,7 @@ impl Call {
     fn grow(&mut self, delta: &str) -> Option<Value> {
         self.is_all &= self.arguments.len() + delta.len() <= MAX_PARTIAL_ARGUMENT_BYTES;
         if !self.is_all {
+            // Frees the buffer; `is_all` stays false, so nothing is buffered again.
             self.arguments = String::new();
             return None;
         }

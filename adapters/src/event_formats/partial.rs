@@ -128,6 +128,7 @@ impl Reader<'_> {
             cuts.rotate_right(1);
             cuts[0] = at + char.len_utf8();
         }
+        // Of a short text the last cut is 1, right after the opening quote: the empty string.
         let cut_at = |cut: &usize| serde_json::from_str::<Value>(&format!("{}\"", &self.rest[..*cut])).ok();
         let value = cuts.iter().find_map(cut_at).ok_or(NoJson)?;
         self.rest = "";

@@ -174,6 +174,7 @@ impl From<Result<ToolOutput, ToolError>> for ToolExecutionResult {
             Ok(ToolOutput { structured: Some(value), .. }) => Self::Success(value),
             Ok(output) => Self::Success(output.joined_text().into()),
             Err(error) if error.kind() == ToolErrorKind::Internal => {
+                // Empty for an error that was read back: the detail is never written out.
                 Self::internal_error_msg(error.operator_detail().unwrap_or_default())
             }
             Err(error) => Self::ToolError(error.to_string()),

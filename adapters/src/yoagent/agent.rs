@@ -135,6 +135,7 @@ impl Agent {
         let text = text.into();
         AgentEvents::of(receiver, async move {
             agent.run(text).await;
+            // Last: until here a second run of the conversation is refused.
             drop(turn);
         })
     }
@@ -199,8 +200,10 @@ impl AgentEvents {
             let Running { run, events } = self.run.as_mut()?;
             let event = match run.as_mut() {
                 Some(going) => tokio::select! {
+                    // `biased`: events that are ready come before the end of the run.
                     biased;
                     event = events.recv() => event,
+                    // The run may have sent its last events in its last step.
                     () = going => {
                         *run = None;
                         events.try_recv()

@@ -217,6 +217,7 @@ pub struct Usage {
 impl Usage {
     /// Adds a turn's tokens.
     pub(super) fn add(&mut self, usage: portcullis_agent::Usage) {
+        // Saturating: a provider chooses these numbers.
         self.input = self.input.saturating_add(usage.input_tokens);
         self.output = self.output.saturating_add(usage.output_tokens);
         self.total_tokens = self.input.saturating_add(self.output);
