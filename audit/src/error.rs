@@ -14,7 +14,7 @@ pub enum AuditError {
     Open {
         /// The file or folder.
         path: PathBuf,
-        /// Why it failed.
+        /// The I/O error of opening or locking it.
         #[source]
         source: io::Error,
     },
@@ -37,7 +37,7 @@ pub enum AuditError {
     Read {
         /// The log.
         path: PathBuf,
-        /// Why it failed.
+        /// The I/O error of the read.
         #[source]
         source: io::Error,
     },
@@ -46,7 +46,7 @@ pub enum AuditError {
     Write {
         /// The log.
         path: PathBuf,
-        /// Why it failed.
+        /// The I/O error of the write.
         #[source]
         source: io::Error,
     },
@@ -55,7 +55,7 @@ pub enum AuditError {
     Sync {
         /// The log.
         path: PathBuf,
-        /// Why it failed.
+        /// The I/O error of the sync.
         #[source]
         source: io::Error,
     },
@@ -96,7 +96,7 @@ pub enum AuditError {
     KeepTorn {
         /// The file that should have held it.
         path: PathBuf,
-        /// Why it failed.
+        /// The I/O error of the copy.
         #[source]
         source: io::Error,
     },
@@ -105,14 +105,14 @@ pub enum AuditError {
     Live {
         /// The file or its folder.
         path: PathBuf,
-        /// Why it failed.
+        /// The I/O error of the file.
         #[source]
         source: io::Error,
     },
     /// The thread that synchronises the log can't be started.
     #[error("cannot start the thread that synchronises the audit log")]
     Thread {
-        /// Why it failed.
+        /// The I/O error of starting it.
         #[source]
         source: io::Error,
     },

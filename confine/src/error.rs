@@ -48,7 +48,7 @@ pub enum ConfineError {
     CanaryCreate {
         /// Its path.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error of making it.
         #[source]
         source: io::Error,
     },
@@ -73,7 +73,7 @@ pub enum ConfineError {
     PathUnusable {
         /// Its index in `paths`, from 0.
         index: usize,
-        /// The cause.
+        /// The error of examining it, or its kind.
         #[source]
         source: io::Error,
     },
@@ -86,7 +86,7 @@ pub enum ConfineError {
     /// The process's threads could not be counted.
     #[error("count the threads of this process")]
     ThreadsUncounted {
-        /// The cause.
+        /// The I/O error of `/proc`.
         #[source]
         source: io::Error,
     },
@@ -95,7 +95,7 @@ pub enum ConfineError {
     LimitApply {
         /// The limit's name.
         limit: &'static str,
-        /// The cause.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },
@@ -104,21 +104,21 @@ pub enum ConfineError {
     UserKept {
         /// The user's number.
         uid: u32,
-        /// The cause.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },
     /// The capabilities could not be given up.
     #[error("give up all capabilities")]
     CapabilitiesKept {
-        /// The cause.
+        /// The error of the system call, or that it had no effect.
         #[source]
         source: io::Error,
     },
     /// The kernel refused to forbid new privileges.
     #[error("set no_new_privs")]
     NoNewPrivs {
-        /// The cause.
+        /// The error of the system call, or that it had no effect.
         #[source]
         source: io::Error,
     },
@@ -127,14 +127,14 @@ pub enum ConfineError {
     NamespaceBroken {
         /// The step that failed.
         step: &'static str,
-        /// The cause.
+        /// The step's error.
         #[source]
         source: io::Error,
     },
     /// Landlock refused the rules.
     #[error("apply landlock")]
     LandlockApply {
-        /// The cause.
+        /// Landlock's error.
         #[source]
         source: landlock::RulesetError,
     },
@@ -147,14 +147,14 @@ pub enum ConfineError {
     /// The filter could not be compiled; a bug of ours.
     #[error("compile the seccomp filter")]
     SeccompCompile {
-        /// The cause.
+        /// The compiler's error.
         #[source]
         source: seccompiler::BackendError,
     },
     /// The kernel refused the filter.
     #[error("apply the seccomp filter")]
     SeccompApply {
-        /// The cause.
+        /// The error of the system call.
         #[source]
         source: seccompiler::Error,
     },
@@ -170,14 +170,14 @@ pub enum ConfineError {
     InterruptInstall {
         /// The signal's number.
         signal: i32,
-        /// The cause.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },
     /// The scratch thread for the proof could not be started, or panicked.
     #[error("run a scratch thread")]
     ScratchThread {
-        /// The cause.
+        /// The error of starting it; of a panic, only that it happened.
         #[source]
         source: io::Error,
     },

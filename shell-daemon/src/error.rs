@@ -16,7 +16,7 @@ pub enum ShellError {
     MountOpen {
         /// The mount's path.
         path: PathBuf,
-        /// The cause.
+        /// The error of opening it.
         #[source]
         source: io::Error,
     },
@@ -62,7 +62,7 @@ pub enum ShellError {
     /// The session's process could not be started.
     #[error("start a session")]
     Start {
-        /// The cause.
+        /// The error of the step that failed.
         #[source]
         source: io::Error,
     },
@@ -117,14 +117,14 @@ pub enum ShellError {
     /// Communication with the session failed.
     #[error("talk to the session")]
     Channel {
-        /// The cause.
+        /// The I/O error of the session's channel.
         #[source]
         source: io::Error,
     },
     /// The machine's processes could not be listed.
     #[error("list processes")]
     Processes {
-        /// The cause.
+        /// The I/O error of listing them.
         #[source]
         source: io::Error,
     },
@@ -143,7 +143,7 @@ pub enum InputError {
     /// Any other error of the kernel.
     #[error("write to the command")]
     Pipe {
-        /// The cause.
+        /// The error of the write.
         #[source]
         source: io::Error,
     },

@@ -76,7 +76,7 @@ pub enum BootstrapError {
     Module {
         /// The module.
         name: String,
-        /// The cause.
+        /// The fault of the module.
         #[source]
         source: ModuleError,
     },

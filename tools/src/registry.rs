@@ -308,7 +308,7 @@ pub enum RegistryError {
     /// A name or alias that is invalid.
     #[error("a tool cannot be registered under its name or an alias")]
     Name {
-        /// The cause.
+        /// The invalid name.
         #[source]
         source: InvalidToolName,
     },
@@ -341,7 +341,7 @@ pub enum RegistryError {
     ResultSchema {
         /// The tool.
         tool: String,
-        /// The cause.
+        /// The fault of the schema.
         #[source]
         source: SchemaError,
     },
@@ -350,7 +350,7 @@ pub enum RegistryError {
     Schema {
         /// The tool.
         tool: String,
-        /// The cause.
+        /// The fault of the schema.
         #[source]
         source: SchemaError,
     },

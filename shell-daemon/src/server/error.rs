@@ -22,21 +22,21 @@ pub enum DaemonError {
     /// The canary cannot be made in the state folder.
     #[error("prepare the state folder")]
     State {
-        /// The cause.
+        /// The failure to make the canary.
         #[source]
         source: ConfineError,
     },
     /// No session of the required posture can be started.
     #[error("start a session")]
     Session {
-        /// The cause.
+        /// The failure of the trial session.
         #[source]
         source: Unproven,
     },
     /// The mounts cannot be opened.
     #[error("open the mounts")]
     Mounts {
-        /// The cause.
+        /// The mount at fault.
         #[source]
         source: MountError,
     },
@@ -45,7 +45,7 @@ pub enum DaemonError {
     PolicyFile {
         /// The policy's path.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error of reading it.
         #[source]
         source: io::Error,
     },
@@ -95,14 +95,14 @@ pub enum DaemonError {
     System {
         /// The operation.
         operation: &'static str,
-        /// The cause.
+        /// The operation's error.
         #[source]
         source: io::Error,
     },
     /// The server ended on an error.
     #[error("serve")]
     Serve {
-        /// The cause.
+        /// The error of the transport.
         #[source]
         source: tonic::transport::Error,
     },

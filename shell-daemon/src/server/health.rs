@@ -21,7 +21,7 @@ pub enum Unproven {
     /// A session could not be started.
     #[error("no session can be started")]
     NotStarted {
-        /// The cause.
+        /// The failure of the attempt.
         #[source]
         source: ShellError,
     },

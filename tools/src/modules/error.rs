@@ -163,14 +163,14 @@ pub enum PinError {
     /// The change cannot be recorded, so it is not made.
     #[error("it cannot be recorded, so it is not done")]
     Unrecorded {
-        /// The cause.
+        /// The error of the audit log.
         #[from]
         source: AuditError,
     },
     /// The change is recorded, but the lock cannot be read or written.
     #[error("the lock cannot be changed")]
     Lock {
-        /// The cause.
+        /// The lock's error.
         #[from]
         source: LockError,
     },

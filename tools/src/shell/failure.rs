@@ -25,7 +25,7 @@ pub enum SidecarError {
     Token {
         /// The file.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error of the file, or its fault.
         #[source]
         source: io::Error,
     },
@@ -34,21 +34,21 @@ pub enum SidecarError {
     Connect {
         /// Its socket.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error of the connection.
         #[source]
         source: io::Error,
     },
     /// A sidecar of our own could not be started.
     #[error("start a sidecar")]
     Start {
-        /// The cause.
+        /// The error of the step that failed.
         #[source]
         source: io::Error,
     },
     /// It does not speak the protocol.
     #[error("the sidecar does not answer as one should")]
     Protocol {
-        /// The cause.
+        /// The error of the transport.
         #[source]
         source: tonic::transport::Error,
     },
