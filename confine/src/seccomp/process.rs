@@ -87,8 +87,8 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
     Ok(rules)
 }
 
-/// The calls that set a mode. The set-user-ID and set-group-ID bits are never allowed: a program with them, run
-/// by root later, would be a way out.
+/// The calls that set a mode. The set-user-ID and set-group-ID bits are never allowed: a program with them,
+/// run by root later, would be a way out.
 fn add_modes(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendError> {
     for (number, mode) in [
         (libc::SYS_fchmod, 1),
