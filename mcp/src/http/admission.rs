@@ -248,7 +248,8 @@ impl Gate {
     async fn serve(&self, request: Request<Full<Bytes>>, answering: Option<Arc<Answered>>) -> Answer {
         let ends_session = request.method() == Method::DELETE;
         let mut answer = self.service.handle(request).await;
-        // The protocol names no status for this; some clients accept only 200 and 204 as the end of a session.
+        // The protocol names no status for this; some clients accept only 200 and 204 as the end of a
+        // session.
         if ends_session && answer.status() == StatusCode::ACCEPTED {
             answer = Response::new(Full::default().boxed());
             *answer.status_mut() = StatusCode::NO_CONTENT;

@@ -82,8 +82,8 @@ fn make(folder: &Path, path: &Path, token: &str) -> io::Result<()> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // `NOFOLLOW`: a planted link must not lead to another file. `NONBLOCK`: a FIFO must not hang the open. The
-    // conversion cannot fail: both flags are low bits.
+    // `NOFOLLOW`: a planted link must not lead to another file. `NONBLOCK`: a FIFO must not hang the open.
+    // The conversion cannot fail: both flags are low bits.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     // Of the open file: the path may lead elsewhere by now.
