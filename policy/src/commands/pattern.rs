@@ -37,8 +37,8 @@ impl CommandPattern {
     pub(crate) fn covers_rule(&self, other: &Self) -> bool {
         self.words.len() <= other.words.len()
             && self.words.iter().zip(&other.words).all(|(word, theirs)| {
-                // Of two patterns with `*` only equal ones count: the result serves a warning, which may be
-                // missing but must not be wrong.
+                // Of two words with `*` only equal ones count, besides `*` itself: the result serves a warning,
+                // which may be missing but must not be wrong.
                 word == "*" || word == theirs || (!theirs.contains('*') && glob(word, theirs))
             })
     }
