@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_so_many_messages_wait() {
+    fn waiting_messages_are_bounded() {
         let handle = AgentHandle::default();
         for _ in 0..MAX_QUEUED_MESSAGES {
             handle.steer("now").expect("room");

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_its_place_is_refused() {
+    fn foreign_file_at_the_canary_path_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(Canary::create(&dir.path().join("absent")), Err(ConfineError::CanaryCreate { .. })));
         symlink("/etc/hostname", dir.path().join("canary")).unwrap();

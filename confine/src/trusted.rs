@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_another_user_is_refused() {
+    fn file_of_another_user_is_refused() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: only root gives files away");
             return;

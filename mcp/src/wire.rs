@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused_by_its_kind() {
+    fn malformed_message_is_refused_by_its_kind() {
         refused("hello", ErrorCode::PARSE_ERROR, None);
         refused(r#"{"jsonrpc":"2.0","id":1,"met"#, ErrorCode::PARSE_ERROR, None);
         refused(&"[".repeat(100_000), ErrorCode::PARSE_ERROR, None);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_waited_for_is_invalid() {
+    fn unsupported_or_empty_subscription_is_invalid() {
         let process_clock = clock(1, 2, Duration::ZERO, 0);
         assert!(Subscriptions::parse(&process_clock, Duration::ZERO).is_err());
         assert!(Subscriptions::parse(&[], Duration::ZERO).is_err());

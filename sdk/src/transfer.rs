@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_or_counts_wrongly_has_no_end() {
+    fn truncated_or_miscounted_transfer_has_no_end() {
         for input in [
             "",
             "{\"chunk\":2}\na",

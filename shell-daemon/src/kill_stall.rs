@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_processor_is_waited_for() {
+    fn process_waiting_for_a_processor_is_no_stall() {
         let mut patience = StallDetector::new(Duration::ZERO);
         assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(3, Pace::Waits)));
         assert!((1..KILL_LOOKS).all(|_| !patience.is_over(3, Pace::Still)));

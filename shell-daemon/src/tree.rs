@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_cannot_end_is_given_up() {
+    fn kill_gives_up_on_unkillable_processes() {
         let result = killed(std::iter::repeat(3));
         assert!(matches!(result, Err(ShellError::NotKilled { left: 3 })), "{result:?}");
         // The same if the number goes up and down, or grows for ever.
@@ -445,7 +445,7 @@ mod tests {
 
     /// A process that continues is killed before the rest is found.
     #[test]
-    fn what_continues_itself_is_killed_at_once() {
+    fn process_that_continues_itself_is_killed_at_once() {
         let killed = std::cell::RefCell::new(HashSet::new());
         let mut looks = 0;
         let look = || {
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_dies_and_what_is_beside_lives() {
+    fn descendants_die_and_siblings_live() {
         let (mut beside, _) = sleeper();
         let (mut root, pid) = sleeper();
         let process = Process::child_of(rustix::process::getpid(), pid).unwrap();

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_not_sent() {
+    fn oversized_message_is_not_sent() {
         let (ours, theirs) = pair().unwrap();
         let refused = FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES), by_namespaces: false };
         assert!(send(ours.as_fd(), &refused, &[]).is_err());

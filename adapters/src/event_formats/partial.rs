@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_read() {
+    fn truncated_json_yields_its_complete_members() {
         check("", None);
         check("  ", None);
         check("{", Some(&json!({})));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_nothing() {
+    fn malformed_or_too_deep_json_yields_no_value() {
         for text in ["{1", "{\"a\" 1", "[1 2", "{\"a\": b,", "{\"a\":1 \"b\""] {
             check(text, None);
         }

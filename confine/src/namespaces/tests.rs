@@ -39,7 +39,7 @@ fn status(inside: &Inside, layer: Layer) -> &LayerStatus {
 }
 
 #[test]
-fn what_a_namespace_refuses_worked_before() {
+fn namespace_evidence_worked_before_entry() {
     if !may_enter() {
         return;
     }
@@ -85,7 +85,7 @@ fn namespaces_a_container_refuses_are_missing_with_a_remedy() {
 }
 
 #[test]
-fn what_goes_on_working_under_a_namespace_is_an_error() {
+fn attempt_that_still_works_in_a_namespace_is_an_error() {
     for layer in OF_THREADS {
         for attempt in Attempt::all(layer).unwrap() {
             let proof = attempt.proof(layer, attempt.make());

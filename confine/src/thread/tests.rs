@@ -37,7 +37,7 @@ fn both_layers_are_proven_on_the_thread() {
 }
 
 #[test]
-fn what_something_else_refused_before_is_no_proof() {
+fn call_refused_before_confinement_is_no_proof() {
     if !kernel_has_layers() {
         return;
     }

@@ -91,7 +91,7 @@ fn a_tree_goes_whole_and_links_in_it_are_not_followed() {
 }
 
 #[test]
-fn what_must_not_go_stays() {
+fn refused_delete_removes_no_file() {
     use ToolErrorKind as Kind;
     refused(
         r#"{"path":"tree"}"#,

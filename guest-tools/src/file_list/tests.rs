@@ -54,7 +54,7 @@ fn refused(arguments: &str, kind: ToolErrorKind, message: &str) {
 }
 
 #[test]
-fn what_cannot_be_listed_is_said_with_the_guest_path() {
+fn list_error_names_the_guest_path() {
     refused(r#"{"path":"x"}"#, ToolErrorKind::NotFound, "no such directory `/shared/x`");
     refused(
         r#"{"path":"a.txt"}"#,

@@ -104,7 +104,7 @@ fn a_text_of_control_characters_fits_its_frame() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_with_the_guest_path() {
+fn read_error_names_the_guest_path() {
     use ToolErrorKind as Kind;
     refused(r#"{"path":"x"}"#, Kind::NotFound, "no such file `/shared/x`");
     refused(r#"{"path":"d"}"#, Kind::Failed, "`/shared/d` is a directory: use file_list");

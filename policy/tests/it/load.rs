@@ -66,7 +66,7 @@ fn shipped_profiles_and_tiers_keep_the_vault_apart() {
 }
 
 #[test]
-fn what_a_policy_leaves_out_grants_nothing() {
+fn omitted_section_grants_nothing() {
     let policy = load("version = 1");
     assert!(policy.mounts().is_empty());
     assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));

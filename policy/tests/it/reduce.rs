@@ -109,7 +109,7 @@ fn an_overlay_only_adds_layers_and_protected_paths() {
 }
 
 #[test]
-fn what_would_widen_is_refused_with_both_values() {
+fn widening_overlay_is_refused_with_both_values() {
     let widens = |after: &str, before: &str| {
         format!("`{after}` would widen the operator's `{before}`; this section may only take away")
     };
@@ -135,7 +135,7 @@ fn what_would_widen_is_refused_with_both_values() {
 }
 
 #[test]
-fn what_an_overlay_may_not_say_is_refused() {
+fn operator_only_key_in_an_overlay_is_refused() {
     for (overlay, fault) in [
         ("version = 2", "1:11: version: version 2; this build reads version 1"),
         (

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nothing_is_private_nothing_is_suspected() {
+    async fn empty_private_set_suspects_no_link() {
         assert_eq!(PrivateLinks::default().exposed().await.suspects_any(), None);
     }
 }

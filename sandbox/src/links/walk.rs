@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_at_is_unknown() {
+    fn missing_folder_makes_the_walk_fail() {
         let (dir, paths) = world();
         let mut walk = Walk { left: 10, ..Walk::default() };
         walk.enter(&dir.path().join("vault"), 0, Counted::All, |_| true);

@@ -29,7 +29,7 @@ fn chunks_come_in_order_and_then_the_end() {
 }
 
 #[test]
-fn what_is_broken_off_before_its_end_arrived_has_none() {
+fn broken_off_transfer_has_no_end() {
     let (transfer, control) = (Transfer::new(), minute());
     transfer.send(b"a".to_vec(), &control).expect("room");
     transfer.end();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_by_a_role_is_held_against_what_is_lent() {
+    fn path_arguments_are_checked_against_lent_mounts() {
         check("a.txt", None, true);
         check("/shared/a.txt", Some("/tmp/b"), true);
         check("/tmp/a.txt", Some("/tmp/b"), true);

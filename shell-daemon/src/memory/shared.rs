@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_not_added_up() {
+    fn short_lived_segments_are_not_summed() {
         let mut marks = Marks::default();
         for inode in 1..1000 {
             assert_eq!(look(&mut marks, &[line(inode, 0, 1 << 20)]), 1 << 20);

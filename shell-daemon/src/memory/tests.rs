@@ -146,7 +146,7 @@ fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
 }
 
 #[test]
-fn what_may_be_the_parents_memory_is_in_doubt() {
+fn possible_copy_of_the_parents_memory_is_doubtful() {
     // A subshell runs the program of its parent, with a copy of its memory.
     let mut child = start("(read line; :); :");
     let mut listed = entries(&child, 2);

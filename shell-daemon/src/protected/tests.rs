@@ -103,7 +103,7 @@ fn existing_paths_are_found_once_and_only_in_writable_mounts() {
 }
 
 #[test]
-fn what_is_made_is_told_at_any_depth() {
+fn new_protected_path_is_reported_at_any_depth() {
     check(|_| (), &[]);
     check(|world| fs::write(world.path("new"), "x").unwrap(), &[]);
     check(|world| fs::write(world.path("plain/.bashrc"), "x").unwrap(), &["/shared/plain/.bashrc"]);
@@ -119,7 +119,7 @@ fn what_is_made_is_told_at_any_depth() {
 }
 
 #[test]
-fn what_is_changed_moved_or_linked_there_is_told() {
+fn changed_moved_or_linked_path_is_reported() {
     check(|world| fs::write(world.path(".bashrc"), "new").unwrap(), &["/shared/.bashrc"]);
     check(
         |world| {
@@ -187,7 +187,7 @@ fn times_that_are_set_back_hide_nothing() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_told() {
+fn too_deep_folder_makes_the_scan_incomplete() {
     let world = World::new();
     let mut protected = world.protected(&PATTERNS);
     let mut deep = world.path("deep");
@@ -214,7 +214,7 @@ fn bare(world: &World, folder: &str) {
 }
 
 #[test]
-fn in_a_repository_of_any_name_the_same_is_found_as_in_git() {
+fn repository_of_any_name_is_scanned_like_dot_git() {
     check(
         |world| {
             bare(world, "plain/bare");
@@ -235,7 +235,7 @@ fn in_a_repository_of_any_name_the_same_is_found_as_in_git() {
 }
 
 #[test]
-fn when_a_folder_becomes_a_repository_its_old_hooks_are_told() {
+fn hooks_of_a_folder_made_a_repository_are_reported() {
     let world = World::new();
     fs::create_dir_all(world.path("plain/hooks")).unwrap();
     fs::write(world.path("plain/hooks/pre-commit"), "").unwrap();
@@ -324,7 +324,7 @@ fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
 }
 
 #[test]
-fn what_git_would_run_is_told_before_all_else() {
+fn git_hooks_are_reported_first() {
     let world = World::new();
     let mut protected = world.protected(&PATTERNS);
     for folder in 0..2 * PROTECTED_TOLD {
@@ -357,7 +357,7 @@ fn left_out_within(bounds: Bounds, before: &[&str], change: impl FnOnce(&World))
 }
 
 #[test]
-fn what_the_first_look_left_out_is_not_told_as_new() {
+fn path_skipped_by_the_first_scan_is_not_new() {
     let before = ["plain/.git/hooks/pre-commit", "plain/deep/.bashrc", ".bashrc"];
     let found = left_out(&before, |_| ());
     assert_eq!(found, ProtectedFound { created: Vec::new(), complete: true });
@@ -378,7 +378,7 @@ fn what_the_first_look_left_out_is_not_told_as_new() {
 }
 
 #[test]
-fn what_is_moved_into_a_folder_that_was_left_out_is_new_there() {
+fn path_moved_into_a_skipped_folder_is_new() {
     let found = left_out(&["plain/x/.git/hooks/pre-commit"], |world| {
         fs::rename(world.path("plain/x"), world.path("plain/deep/x")).unwrap();
     });
@@ -405,7 +405,7 @@ fn repositories_in_repositories_are_all_looked_at() {
 }
 
 #[test]
-fn all_of_a_folder_that_becomes_a_repository_is_new() {
+fn whole_folder_that_becomes_a_repository_is_new() {
     let before = ["plain/q/hooks/pre-commit", "plain/q/config", "plain/q/objects/x", "plain/q/refs/x"];
     let found =
         left_out(&before, |world| fs::write(world.path("plain/q/HEAD"), "ref: refs/heads/x").unwrap());
@@ -452,7 +452,7 @@ fn a_repository_that_is_too_large_is_one() {
 }
 
 #[test]
-fn what_could_not_be_read_is_new_when_it_can() {
+fn unreadable_folder_is_new_once_readable() {
     if rustix::process::geteuid().is_root() {
         println!("skipped: root reads everything");
         return;

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_says_is_what_the_daemon_has() {
+    fn daemon_configuration_follows_the_policy() {
         let config = with_shell(
             "[shell]\nposture = \"strong\"\nmounts = { tmp = \"write\" }\ntimeout = \"5s\"\nmemory = \"64MiB\"\n\
              processes = 10\nfile_size = \"2MiB\"\noutput = \"4KiB\"\nenvironment = [\"CC\"]\ndeny = [\"sudo\"]",

@@ -77,7 +77,7 @@ fn exactly_one_posture_is_that_one() {
 }
 
 #[test]
-fn none_is_the_hosts_own_shell() {
+fn posture_none_is_the_hosts_own_shell() {
     let world = World::make(PostureChoice::Exactly(ShellPosture::None));
     let mut session = world.session();
     assert_eq!(session.0.posture().summary(), "none");

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_or_to_two_places_is_refused() {
+    fn foreign_or_ambiguous_reference_is_refused() {
         for reference in [
             "https://example.com/s.json",
             "https://json-schema.org/draft/2020-12/schema",

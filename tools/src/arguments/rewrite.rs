@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_changed_keeps_its_text() {
+    fn unchanged_value_keeps_its_text() {
         let text =
             r#"{"big": 340282366920938463463374607431768211455, "n": "5", "list": [1.50, "2"], "x": 1}"#;
         let edit = Edit::Members(

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn it_accepts_exactly_what_strict_decoding_accepts() {
+    fn tree_accepts_exactly_what_strict_decoding_accepts() {
         for text in [
             "",
             "null",

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_author_wrote_is_no_escaped_character() {
+    fn backslash_of_an_author_is_no_escape() {
         assert_eq!(fact("a\nb"), r"a\u{a}b");
         assert_eq!(fact(r"a\u{a}b \n c:\d"), r"a\\u{a}b \n c:\d");
     }

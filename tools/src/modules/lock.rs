@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pinned_is_read_back_and_others_pins_stay() {
+    fn pin_is_read_back_and_other_pins_stay() {
         let state = tempfile::tempdir().expect("a folder");
         assert_eq!(Lock::read(state.path()).expect("none yet").tools().count(), 0);
         Lock::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exactly_a_lock_is_refused() {
+    fn malformed_lock_is_refused() {
         let state = tempfile::tempdir().expect("a folder");
         Lock::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
         let path = state.path().join(LOCK_FILE);

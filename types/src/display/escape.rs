@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_a_cursor_or_turns_the_writing_is_escaped() {
+    fn control_and_bidi_characters_are_escaped() {
         assert_eq!(Shown("a/ü 'b'").to_string(), "a/ü 'b'");
         assert_eq!(Shown("a\u{1b}[2J\u{202e}b\n").to_string(), "a\\u{1b}[2J\\u{202e}b\\u{a}");
         let text = "rm \u{1b}[2K\u{202e}txt.exe\u{200b}\r\nä";
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_as_nothing_or_as_a_blank_is_escaped() {
+    fn invisible_and_blank_characters_are_escaped() {
         for character in [
             '\u{a0}',
             '\u{34f}',

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_is_noted() {
+    fn unsupported_content_becomes_a_note() {
         let picture = Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
         let content = [Content::text("a"), picture, Content::text("")];
         assert_eq!(text(&content), "a\n[image, image/png, about 3 bytes, not shown]");

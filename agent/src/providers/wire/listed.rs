@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn value_that_is_no_list_is_refused() {
         for text in ["{}", "5", "\"x\"", "[1", "[\"x\"]"] {
             read(text).expect_err(text);
         }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_nothing_is_not_waited_for() {
+    fn idle_shell_is_not_waited_for_on_interrupt() {
         let under_way = UnderWay::default();
         assert!(!under_way.interrupt(Interrupt::CtrlC), "it starts");
         under_way.next(false);

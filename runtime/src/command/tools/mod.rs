@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_known_of_a_tool_is_one_object() {
+    fn tool_listing_is_one_json_object() {
         let (_state, registry) = registry("");
         let tool = &registry.get("echo").expect("shipped");
         let facts = serde_json::to_string_pretty(&Facts::of(&registry, tool)).expect("encodes");

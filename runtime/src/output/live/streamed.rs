@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_in_the_stream_is_left_to_say() {
+    fn unstreamed_text_remains_to_be_printed() {
         check(&[], "[exit code: 3]", &["[exit code: 3]"]);
         check(&["one\ntw", "o"], "one\ntwo\n[exit code: 3]", &["[exit code: 3]"]);
         check(&["one\n"], "one\n", &[]);

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_cannot_leave_its_quotes() {
+    fn quoted_text_cannot_leave_its_quotes() {
         assert_eq!(quoted("a\"\n[x]"), r#""a\"\n[x]""#);
     }
 }
