@@ -10,7 +10,7 @@ use super::{
     Usage,
     call_ids::random_id,
     guarded::{self, GracePeriod},
-    state::{RunState, Step},
+    state::{RunState, RunStep},
     steps::Steps,
 };
 
@@ -98,7 +98,7 @@ impl AgentLoop {
             .tell(AgentEvent::AgentStart { agent_id: self.config.agent_id.clone(), run_id: run_id.clone() })
             .await;
         let end = loop {
-            if let Step::Over { end } = state.next {
+            if let RunStep::Over { end } = state.next {
                 break end;
             }
             steps.take_one(&mut state).await;

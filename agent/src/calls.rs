@@ -33,7 +33,7 @@ const LOST: &str = "the call's task ended without a result";
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// Context shared by all calls of a run.
-pub(super) struct Calls<'a> {
+pub(super) struct CallRunner<'a> {
     pub(super) config: &'a AgentConfig,
     pub(super) executor: &'a Arc<dyn ToolExecutor>,
     pub(super) watch: &'a Arc<GuardedEmitter>,
@@ -42,7 +42,7 @@ pub(super) struct Calls<'a> {
     pub(super) run_id: &'a str,
 }
 
-impl Calls<'_> {
+impl CallRunner<'_> {
     /// Runs the calls of a turn, and returns their results in the same order.
     ///
     /// # Cancellation
@@ -52,7 +52,7 @@ impl Calls<'_> {
         calls: Vec<AssembledCall>,
         offers: &[OfferedTool],
     ) -> Vec<Arc<ToolResult>> {
-        let live = Live::default();
+        let live = LiveCalls::default();
         let cancel = self.patience.cancel.child_token();
         let timeout = self.config.turn_timeout;
         let terms = CallTerms {
@@ -63,7 +63,7 @@ impl Calls<'_> {
             turn_deadline: timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout)),
             on_event: self.watch.listens().then(|| listener(Arc::clone(self.watch), live.clone())),
         };
-        let mut turn = Turn {
+        let mut turn = TurnCalls {
             calls: self,
             terms: Arc::new(terms),
             live,
@@ -114,10 +114,10 @@ fn runs_beside(call: &ToolCall, offers: &[OfferedTool]) -> bool {
     offers.iter().any(|offer| offer.decl.name == call.tool && offer.runs_beside_others())
 }
 
-struct Turn<'a> {
-    calls: &'a Calls<'a>,
+struct TurnCalls<'a> {
+    calls: &'a CallRunner<'a>,
     terms: Arc<CallTerms>,
-    live: Live,
+    live: LiveCalls,
     /// When calls that outlast the turn's deadline are dropped.
     deadline: Option<Instant>,
     /// Whether the executor promises never to block its thread.
@@ -130,15 +130,15 @@ struct Turn<'a> {
     results: Vec<Option<Arc<ToolResult>>>,
 }
 
-impl Turn<'_> {
+impl TurnCalls<'_> {
     /// Runs a batch concurrently. Returns the error for the calls of later batches if these must not begin.
     async fn run_batch(&mut self, batch: &[usize]) -> Option<ToolError> {
         let patience = self.calls.patience.clone();
         let deadline = self.deadline;
         let given_up = async move {
             tokio::select! {
-                () = patience.over() => Given::Cancelled,
-                () = until(deadline) => Given::TimedOut,
+                () = patience.over() => GiveUpReason::Cancelled,
+                () = until(deadline) => GiveUpReason::TimedOut,
             }
         };
         tokio::pin!(given_up);
@@ -148,15 +148,15 @@ impl Turn<'_> {
         };
         // After a cancellation no further call begins.
         let is_cancelled = self.calls.patience.cancel.is_cancelled();
-        let (running, before) = match given.or(is_cancelled.then_some(Given::Cancelled)) {
-            Some(Given::TimedOut) => {
+        let (running, before) = match given.or(is_cancelled.then_some(GiveUpReason::Cancelled)) {
+            Some(GiveUpReason::TimedOut) => {
                 let error = ToolError::timeout("the turn's time is over");
                 (error.clone(), Some(error))
             }
-            Some(Given::Cancelled) => {
+            Some(GiveUpReason::Cancelled) => {
                 (ToolError::cancelled("the run was cancelled"), Some(cancelled_before()))
             }
-            Some(Given::Steered) => (ToolError::internal(LOST), Some(skipped())),
+            Some(GiveUpReason::Steered) => (ToolError::internal(LOST), Some(skipped())),
             None => (ToolError::internal(LOST), None),
         };
         for &at in batch {
@@ -178,8 +178,8 @@ impl Turn<'_> {
     async fn run_alone(
         &mut self,
         at: usize,
-        given_up: Pin<&mut impl Future<Output = Given>>,
-    ) -> Option<Given> {
+        given_up: Pin<&mut impl Future<Output = GiveUpReason>>,
+    ) -> Option<GiveUpReason> {
         if self.calls.patience.cancel.is_cancelled() {
             return None;
         }
@@ -209,8 +209,8 @@ impl Turn<'_> {
     async fn run_beside(
         &mut self,
         batch: &[usize],
-        mut given_up: Pin<&mut impl Future<Output = Given>>,
-    ) -> Option<Given> {
+        mut given_up: Pin<&mut impl Future<Output = GiveUpReason>>,
+    ) -> Option<GiveUpReason> {
         let mut tasks = JoinSet::new();
         let mut waiting = batch.iter().copied().peekable();
         let mut given = None;
@@ -221,7 +221,7 @@ impl Turn<'_> {
                 // Steering skips only calls that have not begun, and the first call of a batch always begins.
                 let has_begun = waiting.len() < batch.len();
                 if has_begun && waiting.peek().is_some() && self.calls.handle.wants_to_steer() {
-                    given = Some(Given::Steered);
+                    given = Some(GiveUpReason::Steered);
                     break;
                 }
                 let Some(at) = waiting.next() else { break };
@@ -314,7 +314,7 @@ async fn run_tool(executor: &dyn ToolExecutor, call: ToolCall, terms: &CallTerms
 }
 
 /// Why the calls of a batch were given up.
-enum Given {
+enum GiveUpReason {
     Cancelled,
     TimedOut,
     /// A person steered: calls that had begun have ended, the others do not begin.
@@ -339,9 +339,9 @@ fn cancelled_before() -> ToolError {
 /// Ids of the running calls. Events of other ids are dropped: they are late, or belong to no call of the
 /// turn.
 #[derive(Clone, Default)]
-struct Live(Arc<Mutex<HashSet<String>>>);
+struct LiveCalls(Arc<Mutex<HashSet<String>>>);
 
-impl Live {
+impl LiveCalls {
     fn insert(&self, id: String) {
         self.lock().insert(id);
     }
@@ -357,7 +357,7 @@ impl Live {
 
 /// Returns the callback for an executor's events. The loop itself reports that a call was requested and that
 /// it ended, so those events are ignored here.
-fn listener(watch: Arc<GuardedEmitter>, live: Live) -> EventFn {
+fn listener(watch: Arc<GuardedEmitter>, live: LiveCalls) -> EventFn {
     Arc::new(move |event| {
         let (ToolEvent::ApprovalRequested { call_id }
         | ToolEvent::ApprovalResolved { call_id, .. }

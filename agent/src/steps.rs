@@ -8,11 +8,11 @@ use portcullis_types::{Message, OfferedTool, chain};
 use super::{
     AgentEnd, AgentEvent, AgentLoop, ModelRequest, ProviderErrorKind, StopReason,
     call_ids::CallIds,
-    calls::Calls,
+    calls::CallRunner,
     guard::Repeat,
-    guarded::{self, Fault, GracePeriod, GuardedEmitter},
+    guarded::{self, EmbedderFault, GracePeriod, GuardedEmitter},
     read_answer::{BrokenAnswer, CompleteAnswer, ask},
-    state::{RunState, Step},
+    state::{RunState, RunStep},
     transcript,
 };
 
@@ -47,24 +47,24 @@ impl<'a> Steps<'a> {
 
     /// Takes the next step. After the last one this does nothing.
     pub(super) async fn take_one(&mut self, state: &mut RunState) {
-        let after = match std::mem::replace(&mut state.next, Step::CallModel) {
-            Step::Setup { question } => self.setup(question).await,
-            Step::CallModel => self.call_model(state).await,
-            Step::RunTools { answer } => self.run_tools(state, answer).await,
-            Step::Finalize { answer } => self.finalize(state, answer).await,
-            over @ Step::Over { .. } => Ok(over),
+        let after = match std::mem::replace(&mut state.next, RunStep::CallModel) {
+            RunStep::Setup { question } => self.setup(question).await,
+            RunStep::CallModel => self.call_model(state).await,
+            RunStep::RunTools { answer } => self.run_tools(state, answer).await,
+            RunStep::Finalize { answer } => self.finalize(state, answer).await,
+            over @ RunStep::Over { .. } => Ok(over),
         };
-        state.next = after.unwrap_or_else(|end| Step::Over { end });
+        state.next = after.unwrap_or_else(|end| RunStep::Over { end });
     }
 
     /// Stores the question.
-    async fn setup(&mut self, question: Message) -> Result<Step, AgentEnd> {
+    async fn setup(&mut self, question: Message) -> Result<RunStep, AgentEnd> {
         self.append(vec![question]).await?;
-        Ok(Step::CallModel)
+        Ok(RunStep::CallModel)
     }
 
     /// Asks the model, after the messages that a person queued meanwhile.
-    async fn call_model(&mut self, state: &mut RunState) -> Result<Step, AgentEnd> {
+    async fn call_model(&mut self, state: &mut RunState) -> Result<RunStep, AgentEnd> {
         self.steer().await?;
         self.go_on()?;
         let limit = self.agent.config.max_iterations.get();
@@ -73,11 +73,11 @@ impl<'a> Steps<'a> {
         }
         state.turns += 1;
         let answer = self.ask(state).await?;
-        Ok(if answer.calls.is_empty() { Step::Finalize { answer } } else { Step::RunTools { answer } })
+        Ok(if answer.calls.is_empty() { RunStep::Finalize { answer } } else { RunStep::RunTools { answer } })
     }
 
     /// Runs an answer's calls, then stores the answer and their results in one batch.
-    async fn run_tools(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<Step, AgentEnd> {
+    async fn run_tools(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
         let CompleteAnswer { text, calls, stop, usage } = answer;
         let asked = calls.iter().map(|call| transcript::sendable(&call.call)).collect();
         // Skip refused calls: they give no result that could be repeated, and their arguments may be cut off.
@@ -89,7 +89,7 @@ impl<'a> Steps<'a> {
             Some(offers) => offers,
             None => self.offer()?,
         };
-        let turn = Calls {
+        let turn = CallRunner {
             config: &self.agent.config,
             executor: &self.agent.executor,
             watch: &self.watch,
@@ -110,28 +110,28 @@ impl<'a> Steps<'a> {
             return Err(AgentEnd::Repeated { tool });
         }
         self.tell(AgentEvent::TurnEnd { iteration: state.iterations, stop, usage }).await;
-        Ok(Step::CallModel)
+        Ok(RunStep::CallModel)
     }
 
     /// Stores an answer without calls, and ends the run unless a person has written meanwhile: each such
     /// message is a new question, for which the model gets its full number of turns.
-    async fn finalize(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<Step, AgentEnd> {
+    async fn finalize(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
         let CompleteAnswer { text, stop, usage, .. } = answer;
         self.keep_text(text.clone()).await?;
         let iteration = state.iterations;
         self.tell(AgentEvent::TurnEnd { iteration, stop: stop.clone(), usage }).await;
         if self.agent.handle.wants_to_steer() {
             state.turns = 0;
-            return Ok(Step::CallModel);
+            return Ok(RunStep::CallModel);
         }
         let follow_ups = self.agent.handle.take_follow_ups();
         if follow_ups.is_empty() {
             self.go_on()?;
-            return Ok(Step::Over { end: end(text, stop) });
+            return Ok(RunStep::Over { end: end(text, stop) });
         }
         state.turns = 0;
         self.append(follow_ups).await?;
-        Ok(Step::CallModel)
+        Ok(RunStep::CallModel)
     }
 
     /// Ends the run if it was cancelled, or if the emitter failed.
@@ -244,7 +244,7 @@ fn end(text: String, stop: StopReason) -> AgentEnd {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
-fn internal(fault: Fault) -> AgentEnd {
+fn internal(fault: EmbedderFault) -> AgentEnd {
     internal_text(fault.to_string())
 }
 

@@ -7,9 +7,9 @@ use portcullis_types::CancellationToken;
 
 use super::{
     connection::{self, Response},
-    decoder::Decoder,
+    decoder::AnswerDecoder,
     refusal::RequestIdentity,
-    retry::Failure,
+    retry::FailedRequest,
 };
 use crate::{Delta, DeltaStream};
 
@@ -17,11 +17,11 @@ use crate::{Delta, DeltaStream};
 #[derive(Debug)]
 pub(super) struct AnswerStream {
     response: Response,
-    decoder: Decoder,
+    decoder: AnswerDecoder,
     /// Pieces decoded and not yet taken; at most those of one chunk of the response.
     ready: VecDeque<Delta>,
     /// The failure that ends the answer, after all pieces before it are taken.
-    failed: Option<Failure>,
+    failed: Option<FailedRequest>,
     asked: RequestIdentity,
     idle: Duration,
     cancel: CancellationToken,
@@ -30,7 +30,7 @@ pub(super) struct AnswerStream {
 impl AnswerStream {
     pub(super) fn new(
         response: Response,
-        decoder: Decoder,
+        decoder: AnswerDecoder,
         asked: RequestIdentity,
         idle: Duration,
         cancel: CancellationToken,
@@ -39,7 +39,7 @@ impl AnswerStream {
     }
 
     /// Waits until the first piece with content, or the end. Until then the request may be retried.
-    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+    pub(super) async fn begin(&mut self) -> Result<(), FailedRequest> {
         while self.ready.iter().all(is_count) {
             // Keep the last count only; an answer of nothing but counts must not fill the queue.
             self.ready.drain(..self.ready.len().saturating_sub(1));

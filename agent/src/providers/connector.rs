@@ -89,9 +89,9 @@ fn secured(tls: Arc<ClientConfig>, limit: Duration) -> Secured {
 type BoxError = Box<dyn Error + Send + Sync>;
 
 impl Service<Uri> for Connector {
-    type Response = Stream;
+    type Response = ConnectedStream;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<ConnectedStream, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         match &mut self.way {
@@ -105,15 +105,15 @@ impl Service<Uri> for Connector {
         let connecting: Self::Future = match &mut self.way {
             Way::Direct(way) => {
                 let connecting = way.call(to);
-                Box::pin(async move { Ok(Stream::new(connecting.await?, Requests::OfThatHost)) })
+                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, Requests::OfThatHost)) })
             }
             Way::Tunnel(way) => {
                 let connecting = way.call(to);
-                Box::pin(async move { Ok(Stream::new(connecting.await?, Requests::OfThatHost)) })
+                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, Requests::OfThatHost)) })
             }
             Way::PassedOn(way, proxy) => {
                 let connecting = way.call(proxy.clone());
-                Box::pin(async move { Ok(Stream::new(connecting.await?, Requests::PassedOn)) })
+                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, Requests::PassedOn)) })
             }
         };
         Box::pin(async move {
@@ -124,7 +124,7 @@ impl Service<Uri> for Connector {
 }
 
 /// An open connection.
-pub(super) struct Stream {
+pub(super) struct ConnectedStream {
     bytes: Pin<Box<dyn Bytes>>,
     requests: Requests,
 }
@@ -140,19 +140,19 @@ trait Bytes: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Bytes for T {}
 
-impl Stream {
+impl ConnectedStream {
     fn new(bytes: impl Bytes + 'static, requests: Requests) -> Self {
         Self { bytes: Box::pin(bytes), requests }
     }
 }
 
-impl Connection for Stream {
+impl Connection for ConnectedStream {
     fn connected(&self) -> Connected {
         Connected::new().proxy(self.requests == Requests::PassedOn)
     }
 }
 
-impl Read for Stream {
+impl Read for ConnectedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -162,7 +162,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for ConnectedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.bytes.as_mut().poll_write(cx, bytes)
     }

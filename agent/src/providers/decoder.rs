@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{
     frames::{FrameFault, Framer},
     refusal::RequestIdentity,
-    wire::{self, Progress, ReadFault, Reader},
+    wire::{self, AnswerReader, Progress, ReadFault},
 };
 use crate::{Delta, StopReason};
 
@@ -21,13 +21,13 @@ const CALL_PIECE_BYTES: usize = 32;
 
 /// Reads one answer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct AnswerDecoder {
     framer: Framer,
     wire_bytes_left: u64,
     answer: AnswerSoFar,
 }
 
-impl Decoder {
+impl AnswerDecoder {
     /// A decoder for an answer of at most `answer_bytes` from this provider.
     pub(super) fn new(asked: RequestIdentity, answer_bytes: usize) -> Self {
         let kind = asked.kind;
@@ -76,7 +76,7 @@ impl Decoder {
 #[derive(Debug)]
 struct AnswerSoFar {
     asked: RequestIdentity,
-    reader: Box<dyn Reader>,
+    reader: Box<dyn AnswerReader>,
     bytes_left: usize,
     ended: bool,
 }
@@ -137,8 +137,8 @@ mod tests {
     use super::*;
     use crate::providers::ProviderKind;
 
-    fn decoder(answer_bytes: usize) -> Decoder {
-        Decoder::new(RequestIdentity { kind: ProviderKind::OpenAi, key: None }, answer_bytes)
+    fn decoder(answer_bytes: usize) -> AnswerDecoder {
+        AnswerDecoder::new(RequestIdentity { kind: ProviderKind::OpenAi, key: None }, answer_bytes)
     }
 
     fn text(words: &str) -> String {

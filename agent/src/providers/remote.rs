@@ -11,19 +11,19 @@ use url::Url;
 use super::{
     ProviderKind, ProviderSettings, StrictTools,
     answer::AnswerStream,
-    connection::{self, Client},
-    decoder::Decoder,
+    connection::{self, ProviderClient},
+    decoder::AnswerDecoder,
     refusal::RequestIdentity,
-    retry::Failure,
+    retry::FailedRequest,
     settings,
-    wire::{self, Turn},
+    wire::{self, WireRequest},
 };
 use crate::{DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind};
 
 /// A model behind HTTP.
 #[derive(Debug)]
 pub struct RemoteProvider {
-    client: Client,
+    client: ProviderClient,
     base: Url,
     settings: ProviderSettings,
     asked: RequestIdentity,
@@ -49,7 +49,7 @@ impl RemoteProvider {
     }
 
     /// Sends one request, and waits until the answer begins.
-    async fn ask(&self, sent: &Sent, request: &ModelRequest) -> Result<AnswerStream, Failure> {
+    async fn ask(&self, sent: &Sent, request: &ModelRequest) -> Result<AnswerStream, FailedRequest> {
         let limits = &self.settings.limits;
         let send = self.client.post(sent.uri.clone(), sent.headers.clone(), sent.body.clone());
         // The idle limit starts after the connection, which has its own limit.
@@ -58,7 +58,7 @@ impl RemoteProvider {
             .map_err(|_elapsed| self.asked.silent(limits.idle))?
             .map_err(|error| self.asked.broken("cannot be reached, or broke the connection", error))?;
         let response = self.asked.checked(response).await?;
-        let decoder = Decoder::new(self.asked.clone(), limits.answer_bytes);
+        let decoder = AnswerDecoder::new(self.asked.clone(), limits.answer_bytes);
         let mut answer =
             AnswerStream::new(response, decoder, self.asked.clone(), limits.idle, request.cancel.clone());
         answer.begin().await?;
@@ -86,7 +86,7 @@ impl RemoteProvider {
         Ok(Sent {
             uri: connection::uri(&wire::endpoint(kind, &self.base, model))?,
             headers,
-            body: wire::body(kind, Turn { model, request, strict, official })?.into(),
+            body: wire::body(kind, WireRequest { model, request, strict, official })?.into(),
         })
     }
 }

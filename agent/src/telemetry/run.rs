@@ -33,7 +33,7 @@ pub(super) struct Run {
     inside: Context,
     agent_id: String,
     chat: Option<Chat>,
-    calls: HashMap<String, Call>,
+    calls: HashMap<String, CallSpan>,
     untraced: i64,
 }
 
@@ -48,7 +48,7 @@ struct Chat {
 }
 
 #[derive(Debug)]
-struct Call {
+struct CallSpan {
     span: Measured,
     /// The name as requested. It becomes an attribute at the end: the SDK keeps both values of an attribute
     /// that is set twice, and the result has the tool's real name if this one is an alias.
@@ -134,7 +134,7 @@ impl Run {
             let error = error.filter(|_| !chat.whole);
             chat.end(settings, instruments, error);
         }
-        for (_, Call { mut span, tool, .. }) in self.calls.drain() {
+        for (_, CallSpan { mut span, tool, .. }) in self.calls.drain() {
             span.span.set_attribute(KeyValue::new(TOOL_NAME, tool));
             let took = span.elapsed();
             span.end(took, Some(ABANDONED));
@@ -170,11 +170,11 @@ impl Run {
         }
         let name = format!("{EXECUTE_TOOL} {tool}");
         let span = Measured::start(tracer, name, SpanKind::Internal, attributes, &self.inside);
-        self.calls.insert(call_id.to_owned(), Call { span, tool: tool.to_owned(), started: false });
+        self.calls.insert(call_id.to_owned(), CallSpan { span, tool: tool.to_owned(), started: false });
     }
 
     fn answer(&mut self, settings: &TelemetrySettings, instruments: &Instruments, result: &ToolResult) {
-        let Some(Call { mut span, tool, started }) = self.calls.remove(&result.call_id) else { return };
+        let Some(CallSpan { mut span, tool, started }) = self.calls.remove(&result.call_id) else { return };
         let error = result.outcome.as_ref().err().map(|error| error.kind().as_str());
         if tool != result.tool {
             span.span.update_name(format!("{EXECUTE_TOOL} {}", result.tool));
