@@ -14,14 +14,14 @@ use rustix::{
     io::Errno,
 };
 
-use super::{error::AuditError, files::Files, lock};
+use super::{error::AuditError, files::LogFiles, lock};
 
 /// The folder of the live files.
 const LIVE_DIR: &str = "audit.live";
 
 /// This process's live file, locked as long as this value exists.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct LiveFile {
     handles: Arc<Handles>,
     mark: Option<u64>,
     unsynced: bool,
@@ -36,10 +36,10 @@ pub(super) struct Handles {
     path: PathBuf,
 }
 
-impl Live {
+impl LiveFile {
     /// Makes the file. The caller holds the log's lock, so no other process sees the file before it is
     /// locked.
-    pub(super) fn create(files: &Files, process: &str) -> Result<Self, AuditError> {
+    pub(super) fn create(files: &LogFiles, process: &str) -> Result<Self, AuditError> {
         let path = files.state_dir.join(LIVE_DIR).join(process);
         let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
         match mkdirat(&files.dir, LIVE_DIR, Mode::RWXU) {
@@ -150,7 +150,7 @@ impl Dead {
 }
 
 /// The dead processes. The caller holds the log's lock, so only one process searches at a time.
-pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
+pub(super) fn dead(files: &LogFiles) -> Result<Vec<Dead>, AuditError> {
     let path = files.state_dir.join(LIVE_DIR);
     let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
     let folder = match openat(&files.dir, LIVE_DIR, FOLDER, Mode::empty()) {

@@ -26,13 +26,13 @@ pub enum SyncMode {
 /// The state shared by the appenders and the syncing thread.
 #[derive(Debug, Default)]
 pub(super) struct Syncer {
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<SyncRequest>,
     changed: Condvar,
     failed: OnceLock<Errno>,
 }
 
 #[derive(Debug, Default)]
-struct Wanted {
+struct SyncRequest {
     sync: bool,
     stop: bool,
 }
@@ -89,7 +89,7 @@ impl Syncer {
         }
     }
 
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+    fn wanted(&self) -> MutexGuard<'_, SyncRequest> {
         // A poisoned state is consistent: there is no panic between two assignments.
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -66,7 +66,7 @@ mod thread;
 pub mod trusted;
 
 pub use error::ConfineError;
-pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Outcome, Posture};
+pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Posture, SyscallOutcome};
 pub use process_posture::{LayerReport, ProcessPosture};
 pub use rules::{
     GroupLimits, MountAccess, MountRule, PathAccess, PathRule, ProcessConfinement, ProcessLimits,

@@ -14,7 +14,7 @@ use grep_searcher::{
 use super::{
     Chosen,
     any_case::LineMatcher,
-    report::{Group, Line, Report},
+    report::{Group, SearchReport, SearchedLine},
 };
 
 /// The part of a file that is searched at once, in bytes: 256 KiB. Most files fit, so they take one read into
@@ -26,15 +26,15 @@ const WHOLE_BYTES: usize = 256 << 10;
 const MAX_LINE_BYTES: usize = 8 << 20;
 
 /// The searcher of files.
-pub(super) struct Files {
-    pub(super) report: Report,
+pub(super) struct FileSearcher {
+    pub(super) report: SearchReport,
     matcher: LineMatcher,
     searcher: Searcher,
     buffer: Box<[u8]>,
 }
 
-impl Files {
-    pub(super) fn new(matcher: LineMatcher, context: usize, report: Report) -> Self {
+impl FileSearcher {
+    pub(super) fn new(matcher: LineMatcher, context: usize, report: SearchReport) -> Self {
         let searcher = SearcherBuilder::new()
             .line_terminator(LineTerminator::crlf())
             .before_context(context)
@@ -57,7 +57,7 @@ impl Files {
             Chosen::ByWalk => BinaryDetection::quit(0),
         });
         let group = report.begin(guest);
-        let mut sink = Lines { report, matcher, group, chosen, binary: None };
+        let mut sink = LineSink { report, matcher, group, chosen, binary: None };
         let searched = File::open(system).and_then(|mut file| {
             let filled = fill(&mut file, buffer)?;
             if filled < buffer.len() {
@@ -65,7 +65,7 @@ impl Files {
             }
             searcher.search_reader(&*matcher, (&**buffer).chain(file), &mut sink)
         });
-        let Lines { group, binary, .. } = sink;
+        let LineSink { group, binary, .. } = sink;
         match searched {
             Ok(()) if binary.is_some() && chosen == Chosen::ByWalk && group.is_empty() => {
                 report.binary += 1;
@@ -105,8 +105,8 @@ fn is_line_too_long(error: &io::Error) -> bool {
 }
 
 /// Receives the lines of one file.
-struct Lines<'a> {
-    report: &'a mut Report,
+struct LineSink<'a> {
+    report: &'a mut SearchReport,
     matcher: &'a LineMatcher,
     group: Group,
     chosen: Chosen,
@@ -114,7 +114,7 @@ struct Lines<'a> {
     binary: Option<u64>,
 }
 
-impl Sink for Lines<'_> {
+impl Sink for LineSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
@@ -125,14 +125,14 @@ impl Sink for Lines<'_> {
         let bytes = found.bytes();
         let number = found.line_number().unwrap_or_default();
         let place = || self.matcher.find(bytes).ok().flatten().map_or(0, |found| found.start());
-        Ok(self.report.add_match(&mut self.group, Line { number, bytes }, place))
+        Ok(self.report.add_match(&mut self.group, SearchedLine { number, bytes }, place))
     }
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> io::Result<bool> {
         if self.binary.is_some() {
             return Ok(true);
         }
-        let line = Line { number: found.line_number().unwrap_or_default(), bytes: found.bytes() };
+        let line = SearchedLine { number: found.line_number().unwrap_or_default(), bytes: found.bytes() };
         let announces_match = *found.kind() == SinkContextKind::Before;
         Ok(self.report.add_context(&mut self.group, line, announces_match))
     }

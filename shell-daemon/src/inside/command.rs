@@ -10,7 +10,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use portcullis_confine::process::{Ended, wait_for_any};
+use portcullis_confine::process::{EndedChild, wait_for_any};
 use rustix::{
     io::{Errno, FdFlags},
     process::{Pid, WaitOptions},
@@ -83,7 +83,7 @@ fn wait(shell: Pid, report: &OwnedFd, snapshot: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn end(ended: &Ended, snapshot: &OwnedFd, jobs_left: bool) -> io::Result<ShellEnd> {
+fn end(ended: &EndedChild, snapshot: &OwnedFd, jobs_left: bool) -> io::Result<ShellEnd> {
     let ending = match (ended.status.code(), ended.status.signal()) {
         (Some(code), _) => Ending::Code(code),
         (None, Some(signal)) => Ending::Signal(signal),

@@ -11,7 +11,7 @@ use portcullis_types::{ToolErrorKind, ToolName};
 
 use super::{ApproveError, Declared, Lock, LockError, Pin, PinError};
 use crate::{
-    audit::{CallRecord, Ending, Outcome, Record},
+    audit::{CallEnding, CallRecord, Outcome, Record},
     call::random_id,
     registered::RegisteredTool,
     registry::ToolRegistry,
@@ -77,7 +77,7 @@ impl ToolRegistry {
         self.audit().append(record)?;
         let changed = change();
         if changed.is_err() {
-            let failed = Ending::new(Outcome::Error(ToolErrorKind::Failed));
+            let failed = CallEnding::new(Outcome::Error(ToolErrorKind::Failed));
             // Ignore a failure to append: the caller learns of the failed change in any case.
             let _ = self.audit().append(&Record::end(&record.call, failed));
         }

@@ -137,7 +137,7 @@ async fn grants(checked: &Checked, host: &Host, pending: &mut PendingRecord) -> 
     pending.row.mounts = grant
         .mounts
         .iter()
-        .map(|mount| audit::MountAccess { name: mount.name.as_str().into(), access: mount.access })
+        .map(|mount| audit::RecordedMount { name: mount.name.as_str().into(), access: mount.access })
         .collect();
     Ok(Grants { own: grant, steps })
 }
