@@ -18,7 +18,7 @@ use super::{
     client::Clients,
     limits::McpLimits,
     listing,
-    session::{Presence, Session},
+    session::{ClientPresence, ClientSession},
 };
 
 /// A server for one registry. Clones share it.
@@ -27,16 +27,16 @@ use super::{
 /// asked for through the client, if it supports that; [`McpServer::approver`] sets another approver.
 #[derive(Clone)]
 pub struct McpServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 /// State shared by all sessions.
-struct Shared {
+struct ServerState {
     offered: watch::Sender<Arc<Offered>>,
     approver: Mutex<Option<Arc<dyn Approver>>>,
     clients: Clients,
     limits: McpLimits,
-    running: Running,
+    running: RunningCalls,
 }
 
 /// A registry, and its tools as clients see them.
@@ -67,8 +67,8 @@ impl McpServer {
         clients: Clients,
     ) -> Result<Self, McpError> {
         let (offered, _) = watch::channel(offered(registry)?);
-        let (approver, running) = (Mutex::new(None), Running::default());
-        Ok(Self { shared: Arc::new(Shared { offered, approver, clients, limits, running }) })
+        let (approver, running) = (Mutex::new(None), RunningCalls::default());
+        Ok(Self { shared: Arc::new(ServerState { offered, approver, clients, limits, running }) })
     }
 
     /// Sends all approval requests to this approver instead of the client.
@@ -97,8 +97,8 @@ impl McpServer {
         self.shared.running.idle().await;
     }
 
-    pub(super) fn session(&self, presence: Presence) -> Result<Session, McpError> {
-        Session::new(self.clone(), presence)
+    pub(super) fn session(&self, presence: ClientPresence) -> Result<ClientSession, McpError> {
+        ClientSession::new(self.clone(), presence)
     }
 
     /// Waits until none of these cancelled calls runs; once the server was told to stop, at most
@@ -106,7 +106,7 @@ impl McpServer {
     ///
     /// # Cancellation
     /// Safe.
-    pub(super) async fn idle_unless_late(&self, running: &Running, stop: &CancellationToken) {
+    pub(super) async fn idle_unless_late(&self, running: &RunningCalls, stop: &CancellationToken) {
         let late = async {
             stop.cancelled().await;
             tokio::time::sleep(self.shared.limits.stop).await;
@@ -168,7 +168,7 @@ impl McpServer {
         &self.shared.clients
     }
 
-    pub(super) fn running(&self) -> &Running {
+    pub(super) fn running(&self) -> &RunningCalls {
         &self.shared.running
     }
 }
@@ -191,13 +191,13 @@ fn offered(registry: Arc<ToolRegistry>) -> Result<Arc<Offered>, McpError> {
 
 /// Counter of running calls.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Running(Arc<(AtomicUsize, Notify)>);
+pub(super) struct RunningCalls(Arc<(AtomicUsize, Notify)>);
 
 /// A running call; drop it at the end.
 #[derive(Debug)]
-pub(super) struct RunningCall(Running);
+pub(super) struct RunningCall(RunningCalls);
 
-impl Running {
+impl RunningCalls {
     pub(super) fn begin(&self) -> RunningCall {
         self.0.0.fetch_add(1, Ordering::SeqCst);
         RunningCall(self.clone())
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_bounded_and_waited_for() {
-        let running = Running::default();
+        let running = RunningCalls::default();
         assert!(running.idle().now_or_never().is_some());
         let first = running.begin_below(2).expect("a place");
         let second = running.begin_below(2).expect("a place");

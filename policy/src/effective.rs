@@ -15,7 +15,7 @@ use crate::{
     ProtectedPaths,
     file::{Faults, LimitEntries, Placed, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy},
     limits::{as_millis, as_optional_millis},
-    shell::{Shell, resolve_shell, serialize_shell},
+    shell::{ShellOrAbsence, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct Effective {
     pub(crate) protect: ProtectedPaths,
     pub(crate) audit_sync: AuditSync,
     #[serde(serialize_with = "serialize_shell")]
-    pub(crate) shell: Shell,
+    pub(crate) shell: ShellOrAbsence,
     pub(crate) limits: Limits,
     /// The folder of foreign modules, as the operator wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -39,12 +39,12 @@ pub const PRIVATE: &str =
     "it is a file of the vault, of the state folder, of a module or of the policy under another name";
 
 /// Identity of a file, independent of its names: device and inode.
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
 /// The private files found to have a name outside the private places.
 #[derive(Debug, Default)]
 pub struct Exposed {
-    files: BTreeSet<Identity>,
+    files: BTreeSet<FileIdentity>,
     /// Some of them, as shown to a person or a model.
     named: Vec<String>,
     unknown: Option<Unknown>,
@@ -103,7 +103,7 @@ impl Exposed {
         Self { unknown: Some(why), ..Self::default() }
     }
 
-    fn of(found: BTreeMap<Identity, String>, unknown: Option<Unknown>) -> Self {
+    fn of(found: BTreeMap<FileIdentity, String>, unknown: Option<Unknown>) -> Self {
         let files = found.keys().copied().collect();
         let named = found.into_values().take(MAX_NAMED).collect();
         Self { files, named, unknown }

@@ -32,7 +32,7 @@ use crate::{
     McpServer,
     limits::McpLimits,
     lines::NO_SESSION,
-    session::{Presence, Session},
+    session::{ClientPresence, ClientSession},
     wire::{self, Unreadable},
 };
 
@@ -124,7 +124,7 @@ pub(super) struct Gate {
     answering: Answering,
     /// Fires when the server shall stop.
     stop: CancellationToken,
-    service: StreamableHttpService<Session, LocalSessionManager>,
+    service: StreamableHttpService<ClientSession, LocalSessionManager>,
 }
 
 impl Gate {
@@ -147,7 +147,7 @@ impl Gate {
             .enforce_origin_validation();
         let service = StreamableHttpService::new(
             move || {
-                let presence = Presence { gone: told.child_token(), ..Presence::default() };
+                let presence = ClientPresence { gone: told.child_token(), ..ClientPresence::default() };
                 served.session(presence).map_err(std::io::Error::other)
             },
             Arc::clone(&sessions),

@@ -16,12 +16,12 @@ use tokio::sync::Notify;
 use crate::wire::Unreadable;
 
 /// A request: its session and its id.
-type Key = (HeaderValue, RequestId);
+type RequestKey = (HeaderValue, RequestId);
 
 /// The set of requests being answered.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answering {
-    keys: Arc<Mutex<HashSet<Key>>>,
+    keys: Arc<Mutex<HashSet<RequestKey>>>,
     ended: Arc<Notify>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Answering {
 #[derive(Debug)]
 pub(super) struct Answered {
     among: Answering,
-    key: Key,
+    key: RequestKey,
 }
 
 impl Answering {
@@ -66,7 +66,7 @@ impl Answering {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<Key>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<RequestKey>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 //! [`wrappers`](super::wrappers), those that stand behind options.
 
 use super::{
-    words::Argument,
+    words::CommandWord,
     wrappers::{WRAPPERS, wrapped},
 };
 
@@ -12,7 +12,7 @@ pub(super) enum Runs {
     /// A text that is read as a command.
     Text(String),
     /// A program with its arguments.
-    Program(Vec<Argument>),
+    Program(Vec<CommandWord>),
 }
 
 /// Shells, which read a text as a command.
@@ -58,7 +58,7 @@ pub(super) fn unread<T>(name: &str) -> Result<T, String> {
 ///
 /// # Errors
 /// The reason why they are unknown.
-pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
+pub(super) fn runs(words: &[CommandWord]) -> Result<Vec<Runs>, String> {
     let Some((program, arguments)) = words.split_first() else { return Ok(Vec::new()) };
     let Some(name) = program.program() else { return Ok(Vec::new()) };
     if SHELLS.contains(&name) {
@@ -91,25 +91,25 @@ pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
     }
 }
 
-pub(super) fn known(program: &str, word: &Argument) -> Result<String, String> {
+pub(super) fn known(program: &str, word: &CommandWord) -> Result<String, String> {
     word.literal()
         .map(str::to_owned)
         .ok_or_else(|| format!("what `{program}` is given to run is not in the text"))
 }
 
 /// A word that is read as a command.
-pub(super) fn text(program: &str, word: &Argument) -> Result<Runs, String> {
+pub(super) fn text(program: &str, word: &CommandWord) -> Result<Runs, String> {
     known(program, word).map(Runs::Text)
 }
 
 /// Words that are joined and read as a command.
-pub(super) fn joined(program: &str, words: &[Argument]) -> Result<Runs, String> {
+pub(super) fn joined(program: &str, words: &[CommandWord]) -> Result<Runs, String> {
     let texts = words.iter().map(|word| known(program, word)).collect::<Result<Vec<_>, _>>()?;
     Ok(Runs::Text(texts.join(" ")))
 }
 
 /// The words after a leading `--`, which ends options.
-fn after_end_of_options(words: &[Argument]) -> &[Argument] {
+fn after_end_of_options(words: &[CommandWord]) -> &[CommandWord] {
     match words.split_first() {
         Some((first, rest)) if first.literal() == Some("--") => rest,
         Some(_) | None => words,
@@ -117,7 +117,7 @@ fn after_end_of_options(words: &[Argument]) -> &[Argument] {
 }
 
 /// Whether a word is a cluster of one-letter options that includes this letter.
-fn is_cluster_with(word: &Argument, letter: char) -> bool {
+fn is_cluster_with(word: &CommandWord, letter: char) -> bool {
     word.literal()
         .is_some_and(|text| text.starts_with('-') && !text.starts_with("--") && text[1..].contains(letter))
 }
@@ -131,7 +131,7 @@ fn aliased(text: &str) -> Runs {
 }
 
 /// A file that is read as a command: a program like any other, unless it is the input of the shell.
-fn file(name: &str, words: &[Argument]) -> Result<Vec<Runs>, String> {
+fn file(name: &str, words: &[CommandWord]) -> Result<Vec<Runs>, String> {
     let Some(word) = words.first() else { return Ok(Vec::new()) };
     let path = known(name, word)?;
     if path == "-" || INPUTS.iter().any(|input| path.starts_with(input)) {
@@ -142,7 +142,7 @@ fn file(name: &str, words: &[Argument]) -> Result<Vec<Runs>, String> {
 
 /// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`: options stand anywhere, and other words may
 /// be a user, a file or an argument of the shell.
-fn login(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+fn login(name: &str, arguments: &[CommandWord]) -> Result<Vec<Runs>, String> {
     let mut found = Vec::new();
     let mut rest = arguments.iter().enumerate();
     while let Some((at, word)) = rest.next() {
@@ -174,7 +174,7 @@ fn is_long_command(option: &str) -> bool {
 }
 
 /// `sh -c TEXT`, or `sh FILE`. A shell that reads its input is refused: it runs text that no rule has seen.
-fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+fn shell(name: &str, arguments: &[CommandWord]) -> Result<Vec<Runs>, String> {
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
         let option = known(name, word)?;
@@ -215,8 +215,12 @@ pub(super) enum Filled {
 
 /// A program's words with the placeholder replaced by an unknown text. A path in an argument is harmless,
 /// unless it is part of a program's name or a shell reads it.
-pub(super) fn with_placeholders(words: &[Argument], placeholder: &str, filled: Filled) -> Vec<Argument> {
-    let name = words.first().and_then(Argument::program);
+pub(super) fn with_placeholders(
+    words: &[CommandWord],
+    placeholder: &str,
+    filled: Filled,
+) -> Vec<CommandWord> {
+    let name = words.first().and_then(CommandWord::program);
     let harmless = filled == Filled::ByPaths
         && name.is_some_and(|name| !name.contains(placeholder) && !runs_others(name));
     match harmless || placeholder.is_empty() {
@@ -234,7 +238,7 @@ pub(super) fn runs_others(name: &str) -> bool {
 }
 
 /// `find … -exec PROGRAM … ;`
-fn find(arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+fn find(arguments: &[CommandWord]) -> Result<Vec<Runs>, String> {
     let mut found = Vec::new();
     let mut rest = arguments;
     while let Some((word, after)) = rest.split_first() {

@@ -19,7 +19,7 @@ fn allow(rules: &[&str]) -> CommandRules {
 #[track_caller]
 fn programs(command: &str) -> Vec<String> {
     let found = read(command).unwrap_or_else(|error| panic!("{command}: {error}"));
-    let name = |words: &Vec<super::words::Argument>| words[0].program().unwrap_or("?").to_owned();
+    let name = |words: &Vec<super::words::CommandWord>| words[0].program().unwrap_or("?").to_owned();
     found.invocations.iter().map(name).collect()
 }
 

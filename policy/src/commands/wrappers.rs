@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     runs::{Filled, Runs, joined, known, text, unread, with_placeholders},
-    words::Argument,
+    words::CommandWord,
 };
 
 /// The call syntax of a wrapper.
@@ -141,7 +141,7 @@ const MAX_READINGS: usize = 16;
 
 /// The program behind a wrapper's options. An unknown option may take a value or not, so both readings are
 /// followed.
-pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[CommandWord]) -> Result<Vec<Runs>, String> {
     let mut found = Vec::new();
     let mut starts = vec![0];
     let mut seen = BTreeSet::new();
@@ -190,7 +190,7 @@ pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> 
 }
 
 /// Whether a call without a program runs none, such as `sudo -l`.
-fn only_asks(name: &str, arguments: &[Argument]) -> bool {
+fn only_asks(name: &str, arguments: &[CommandWord]) -> bool {
     let asks: &[&str] = match name {
         "sudo" => &["-l", "-v", "-k", "-K", "-V", "--list", "--validate", "--version", "--help", "-h"],
         _ => &["--version", "--help", "-V", "-h"],
@@ -201,7 +201,7 @@ fn only_asks(name: &str, arguments: &[Argument]) -> bool {
 
 /// The command text of an option. With `env`, the words that follow are arguments of the text's last program;
 /// with other wrappers they are not.
-fn given(name: &str, command: String, rest: &[Argument]) -> Runs {
+fn given(name: &str, command: String, rest: &[CommandWord]) -> Runs {
     if name != "env" {
         return Runs::Text(command);
     }
@@ -213,8 +213,8 @@ fn given(name: &str, command: String, rest: &[Argument]) -> Runs {
 }
 
 /// The command text in a cluster of one-letter options, as in `env -iS 'COMMAND'`.
-fn clustered_command(name: &str, wrapper: &Wrapper, words: &[Argument]) -> Result<Option<Runs>, String> {
-    let Some(cluster) = words.first().and_then(Argument::literal).filter(|text| !text.starts_with("--"))
+fn clustered_command(name: &str, wrapper: &Wrapper, words: &[CommandWord]) -> Result<Option<Runs>, String> {
+    let Some(cluster) = words.first().and_then(CommandWord::literal).filter(|text| !text.starts_with("--"))
     else {
         return Ok(None);
     };
@@ -233,13 +233,13 @@ fn clustered_command(name: &str, wrapper: &Wrapper, words: &[Argument]) -> Resul
 }
 
 /// The call that `xargs` makes: its input stands at the end, or at the placeholder.
-fn filled_by_input(runs: Runs, arguments: &[Argument]) -> Runs {
+fn filled_by_input(runs: Runs, arguments: &[CommandWord]) -> Runs {
     let Runs::Program(mut words) = runs else { return runs };
     let mut placeholders = Vec::new();
     for (at, word) in arguments.iter().enumerate() {
         match word.literal() {
             Some("-I" | "--replace" | "-i") => {
-                placeholders.extend(arguments.get(at + 1).and_then(Argument::literal).map(str::to_owned));
+                placeholders.extend(arguments.get(at + 1).and_then(CommandWord::literal).map(str::to_owned));
                 placeholders.push("{}".to_owned());
             }
             Some(text) => {
@@ -252,7 +252,7 @@ fn filled_by_input(runs: Runs, arguments: &[Argument]) -> Runs {
     for placeholder in &placeholders {
         words = with_placeholders(&words, placeholder, Filled::ByInput);
     }
-    words.push(Argument::unknown());
+    words.push(CommandWord::unknown());
     Runs::Program(words)
 }
 
@@ -272,7 +272,7 @@ enum WordRole {
     None { ends: bool },
 }
 
-fn option(name: &str, wrapper: &Wrapper, word: &Argument) -> Result<WordRole, String> {
+fn option(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRole, String> {
     let Some(text) = word.literal() else {
         return match word.may_be_several {
             true => Err(format!("what `{name}` runs is not in the text")),
@@ -305,13 +305,13 @@ fn option(name: &str, wrapper: &Wrapper, word: &Argument) -> Result<WordRole, St
 }
 
 /// The program that a wrapper runs, after its options.
-fn program(name: &str, wrapper: &Wrapper, operands: &[Argument]) -> Result<Vec<Runs>, String> {
+fn program(name: &str, wrapper: &Wrapper, operands: &[CommandWord]) -> Result<Vec<Runs>, String> {
     let Some(program) = operands.get(wrapper.operands..).filter(|words| !words.is_empty()) else {
         return Ok(Vec::new());
     };
     if matches!(name, "hyperfine" | "entr") {
         // These pass a text of several words to a shell.
-        let texts: Option<Vec<_>> = program.iter().map(Argument::literal).collect();
+        let texts: Option<Vec<_>> = program.iter().map(CommandWord::literal).collect();
         let text = texts.filter(|texts| texts.iter().any(|text| text.contains(char::is_whitespace)));
         let text = text.map(|texts| Runs::Text(texts.join(" ")));
         return Ok(text.into_iter().chain([Runs::Program(program.to_vec())]).collect());

@@ -20,7 +20,7 @@ pub(crate) struct Faults<'s> {
     left_out: usize,
     warned: Vec<(usize, PolicyFault)>,
     warned_out: usize,
-    places: Places,
+    places: LineIndex,
     /// Names of mounts and profiles whose own entry is faulty: a reference to one of them is not a second
     /// fault.
     excused: BTreeSet<String>,
@@ -34,7 +34,7 @@ impl<'s> Faults<'s> {
             left_out: 0,
             warned: Vec::new(),
             warned_out: 0,
-            places: Places::of(source.text),
+            places: LineIndex::of(source.text),
             excused: BTreeSet::new(),
         }
     }
@@ -120,14 +120,14 @@ pub(crate) fn further(told: &[PolicyFault], left_out: usize) -> Option<PolicyFau
 /// The starts of lines and the character counts of a text, computed once: each entry for a tool needs a
 /// place, and a text may have thousands of entries.
 #[derive(Debug)]
-struct Places {
+struct LineIndex {
     /// The start of each line, in bytes.
     lines: Vec<usize>,
     /// The number of characters before each step of the text.
     characters: Vec<usize>,
 }
 
-impl Places {
+impl LineIndex {
     fn of(text: &str) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let lines = std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect();
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn places_count_lines_and_characters_from_one() {
-        let place = |text: &str, at| Places::of(text).of_offset(text, at);
+        let place = |text: &str, at| LineIndex::of(text).of_offset(text, at);
         let text = "a\nüb\n";
         assert_eq!(place(text, 0), (1, 1));
         assert_eq!(place(text, 2), (2, 1));

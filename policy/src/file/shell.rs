@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     Faults, Placed, ShellEntries, keys,
-    section::{Entry, Section},
+    section::{Section, SectionEntry},
     value::{count, one_of, size, timeout},
 };
 
@@ -76,7 +76,7 @@ fn posture(text: &str) -> Result<ShellPosture, String> {
 
 /// Reads `allow`. An empty list is refused: its author may mean that all commands are allowed, and it would
 /// allow none.
-fn allowed(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<CommandPattern>> {
+fn allowed(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<CommandPattern>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(
             faults,
@@ -87,14 +87,14 @@ fn allowed(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<Comman
     Some(patterns(entry, faults))
 }
 
-fn patterns(entry: &Entry<'_>, faults: &mut Faults<'_>) -> BTreeSet<CommandPattern> {
+fn patterns(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> BTreeSet<CommandPattern> {
     let parse = |text: &str| text.parse::<CommandPattern>().map_err(|error| error.to_string());
     elements(entry, faults, parse).into_iter().map(|placed| placed.value).collect()
 }
 
 /// The parsed elements of a list.
 fn elements<T>(
-    entry: &Entry<'_>,
+    entry: &SectionEntry<'_>,
     faults: &mut Faults<'_>,
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Vec<Placed<T>> {

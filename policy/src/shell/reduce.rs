@@ -14,11 +14,11 @@ use crate::{
     overlay::{lower, lower_duration, takes_nothing, widens},
 };
 
-use super::Shell;
+use super::ShellOrAbsence;
 
 /// Applies a reduction. Without a shell there is nothing to reduce, and only enabling it is a fault.
 pub(crate) fn reduce_shell(
-    shell: &mut Shell,
+    shell: &mut ShellOrAbsence,
     reduced: &ShellEntries<ReducedAccess>,
     mounts: &BTreeMap<MountName, String>,
     faults: &mut Faults<'_>,

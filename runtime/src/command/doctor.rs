@@ -28,7 +28,7 @@ use crate::{
     setup, sidecar,
 };
 
-use super::tools::Shell;
+use super::tools::ShellState;
 
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: &cli::Doctor) -> Result<ExitCode, CliError> {
@@ -60,7 +60,7 @@ struct Findings {
     ok: bool,
     layers: Vec<LayerFinding>,
     shell: Option<ShellFinding>,
-    kernel: Kernel,
+    kernel: KernelReport,
     workspace: PathBuf,
     state: PathBuf,
     policy: PolicyFinding,
@@ -106,18 +106,18 @@ struct ShellLayer {
     status: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
-    evidence: Vec<Attempt>,
+    evidence: Vec<ProvenAttempt>,
 }
 
 #[derive(Debug, Serialize)]
-struct Attempt {
+struct ProvenAttempt {
     attempt: String,
     before: String,
     after: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Kernel {
+struct KernelReport {
     release: String,
     arch: &'static str,
     landlock_abi: Option<u32>,
@@ -219,7 +219,7 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
         missing: missing(&layers, &support),
         layers,
         shell,
-        kernel: Kernel {
+        kernel: KernelReport {
             release: rustix::system::uname().release().to_string_lossy().into_owned(),
             arch: std::env::consts::ARCH,
             landlock_abi: support.landlock_abi,
@@ -266,10 +266,12 @@ async fn shell_finding(registry: &ToolRegistry) -> ShellFinding {
         layers: Vec::new(),
         reason: Some(reason),
     };
-    match Shell::meet(registry).await {
-        Shell::Off(reason) => nothing(false, reason),
-        Shell::Lost(error) => nothing(true, format!("{error}\n{}", causes(&error)).trim_end().to_owned()),
-        Shell::On(health) => ShellFinding {
+    match ShellState::meet(registry).await {
+        ShellState::Off(reason) => nothing(false, reason),
+        ShellState::Lost(error) => {
+            nothing(true, format!("{error}\n{}", causes(&error)).trim_end().to_owned())
+        }
+        ShellState::On(health) => ShellFinding {
             ok: true,
             wanted: true,
             posture: Some(health.posture),
@@ -282,7 +284,8 @@ async fn shell_finding(registry: &ToolRegistry) -> ShellFinding {
 
 fn shell_layer(layer: LayerHealth) -> ShellLayer {
     let LayerHealth { name, status, reason, evidence } = layer;
-    let evidence = evidence.into_iter().map(|(attempt, before, after)| Attempt { attempt, before, after });
+    let evidence =
+        evidence.into_iter().map(|(attempt, before, after)| ProvenAttempt { attempt, before, after });
     ShellLayer { layer: name, status, reason, evidence: evidence.collect() }
 }
 

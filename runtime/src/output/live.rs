@@ -34,7 +34,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// tells what the run waits for, and characters that a terminal would act on are escaped.
 pub(crate) struct Live {
     out: Out,
-    state: Mutex<State>,
+    state: Mutex<LiveState>,
 }
 
 /// The stream of the events.
@@ -49,7 +49,7 @@ struct Out {
 }
 
 #[derive(Default)]
-struct State {
+struct LiveState {
     /// Whether the last output ended within a line.
     within_a_line: bool,
     /// The running calls, with their tools.
@@ -105,7 +105,7 @@ impl Live {
         }
     }
 
-    fn show_now(&self, state: &mut State, event: &AgentEvent) {
+    fn show_now(&self, state: &mut LiveState, event: &AgentEvent) {
         match event {
             AgentEvent::TurnStart { iteration } => {
                 if *iteration > 1 {
@@ -150,7 +150,7 @@ impl Live {
         Paused(self)
     }
 
-    fn show_call(&self, state: &mut State, event: &ToolEvent) {
+    fn show_call(&self, state: &mut LiveState, event: &ToolEvent) {
         match event {
             ToolEvent::Requested { call_id, tool, arguments } => {
                 self.line(state, &format!("→ {} {}", cut(tool), cut(arguments)));
@@ -187,7 +187,7 @@ impl Live {
         }
     }
 
-    fn show_result(&self, state: &mut State, result: &ToolResult) {
+    fn show_result(&self, state: &mut LiveState, result: &ToolResult) {
         state.running.retain(|(call, _)| *call != result.call_id);
         let at = state.streamed.iter().position(|(call, _)| *call == result.call_id);
         let streamed = at.map(|at| state.streamed.swap_remove(at).1);
@@ -215,7 +215,7 @@ impl Live {
 
     /// Shows more of a call's output as it arrives. A piece may end within a line, and the next one goes on
     /// there.
-    fn stream(&self, state: &mut State, call: &str, shown: &str) {
+    fn stream(&self, state: &mut LiveState, call: &str, shown: &str) {
         match state.streamed.iter_mut().find(|(known, _)| known == call) {
             Some((_, streamed)) => streamed.take(shown),
             None => {
@@ -238,7 +238,7 @@ impl Live {
         }
     }
 
-    fn show_end(&self, state: &mut State, end: &AgentEnd) {
+    fn show_end(&self, state: &mut LiveState, end: &AgentEnd) {
         state.running.clear();
         let said = match end {
             AgentEnd::Answer { .. } => None,
@@ -260,7 +260,7 @@ impl Live {
     }
 
     /// Shows a text in whole lines, at most `most` of them.
-    fn block(&self, state: &mut State, shown: &str, most: usize) {
+    fn block(&self, state: &mut LiveState, shown: &str, most: usize) {
         if shown.is_empty() {
             return;
         }
@@ -276,7 +276,7 @@ impl Live {
         }
     }
 
-    fn wait_for_calls(&self, state: &mut State) {
+    fn wait_for_calls(&self, state: &mut LiveState) {
         let tools: Vec<&str> = state.running.iter().map(|(_, tool)| tool.as_str()).collect();
         if !tools.is_empty() {
             let tools = tools.join(", ");
@@ -285,7 +285,7 @@ impl Live {
     }
 
     /// Shows the progress line, on a terminal.
-    fn wait(&self, state: &mut State, what: &str) {
+    fn wait(&self, state: &mut LiveState, what: &str) {
         if !self.out.is_terminal || state.within_a_line {
             return;
         }
@@ -301,14 +301,14 @@ impl Live {
         bar.set_message(text::inline(what));
     }
 
-    fn line(&self, state: &mut State, line: &str) {
+    fn line(&self, state: &mut LiveState, line: &str) {
         self.end_line(state);
         self.put(state, line, style(line));
         self.write(state, "\n");
     }
 
     /// Ends the current line, if there is one, and the progress line.
-    fn end_line(&self, state: &mut State) {
+    fn end_line(&self, state: &mut LiveState) {
         if state.within_a_line {
             self.write(state, "\n");
         }
@@ -318,11 +318,11 @@ impl Live {
     }
 
     /// Writes uncoloured text, whatever it begins with, such as the model's.
-    fn write(&self, state: &mut State, words: &str) {
+    fn write(&self, state: &mut LiveState, words: &str) {
         self.put(state, words, None);
     }
 
-    fn put(&self, state: &mut State, words: &str, style: Option<Style>) {
+    fn put(&self, state: &mut LiveState, words: &str, style: Option<Style>) {
         let Some(last) = words.chars().last() else { return };
         if let Some(bar) = state.waiting.take() {
             bar.finish_and_clear();
@@ -341,7 +341,7 @@ impl Live {
         let _ = stream.write_all(shown.as_bytes()).and_then(|()| stream.flush());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LiveState> {
         // Every change is complete in itself, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,8 +12,8 @@ use syn::{
 };
 
 use super::{
-    attributes::{self, Place},
-    bounds::Bounds,
+    attributes::{self, AttributePlace},
+    bounds::FieldBounds,
 };
 use crate::{attr::key, errors::Errors, expand::shown_at};
 
@@ -21,7 +21,7 @@ use crate::{attr::key, errors::Errors, expand::shown_at};
 /// fields have supported types.
 pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenStream, TokenStream) {
     // Mistakes were reported before.
-    let container = attributes::serde(&input.attrs, Place::Container, &mut Errors::default());
+    let container = attributes::serde(&input.attrs, AttributePlace::Container, &mut Errors::default());
     let has = |name: &str| container.iter().any(|meta| key(meta) == name);
     let name = &input.ident;
     let mut functions = TokenStream::new();
@@ -72,8 +72,8 @@ struct Around<'a> {
 impl Around<'_> {
     fn field(&self, index: usize, field: &mut Field) -> Option<TokenStream> {
         let Self { facade, name, .. } = self;
-        let metas = attributes::serde(&field.attrs, Place::Field, &mut Errors::default());
-        let bounds = Bounds::parse(field, &mut Errors::default()).map(|bounds| bounds.arguments(facade));
+        let metas = attributes::serde(&field.attrs, AttributePlace::Field, &mut Errors::default());
+        let bounds = FieldBounds::parse(field, &mut Errors::default()).map(|bounds| bounds.arguments(facade));
         field.attrs.retain(|attr| !attr.path().is_ident("arg"));
         if metas.iter().any(|meta| key(meta) == "skip") {
             return None;

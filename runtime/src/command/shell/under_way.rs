@@ -14,10 +14,10 @@ pub(super) const PROMPT: &str = "portcullis$ ";
 
 /// The current state, shared with the thread that handles interrupts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct UnderWay(Arc<Mutex<State>>);
+pub(super) struct UnderWay(Arc<Mutex<UnderWayState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct UnderWayState {
     doing: Doing,
     /// Whether the system has asked to end, so that no command follows.
     is_over: bool,
@@ -52,7 +52,7 @@ impl UnderWay {
         !state.is_over
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, UnderWayState> {
         // Every change is complete in itself, so a poisoned lock is safe to use.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

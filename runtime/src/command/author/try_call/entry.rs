@@ -9,7 +9,7 @@ use portcullis_types::ToolName;
 use crate::error::AuthorError;
 
 /// A key of an entry, and its value as TOML.
-pub(super) type Key = (&'static str, String);
+pub(super) type EntryKey = (&'static str, String);
 
 /// An edited policy text.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) fn granting(files: PolicyFiles, tool: &str, profile: &str) -> Result<
 }
 
 /// Sets keys in a tool's entry, replacing existing ones, or appends an entry.
-pub(super) fn put(text: &str, tool: &ToolName, keys: &[Key]) -> Edited {
+pub(super) fn put(text: &str, tool: &ToolName, keys: &[EntryKey]) -> Edited {
     let headers = [format!("[tools.{tool}]"), format!("[tools.\"{tool}\"]")];
     let is_header = |line: &str| headers.iter().any(|header| bare(line) == *header);
     let lines: Vec<&str> = text.lines().collect();
@@ -51,7 +51,7 @@ pub(super) fn put(text: &str, tool: &ToolName, keys: &[Key]) -> Edited {
 }
 
 /// A new entry with these keys.
-pub(super) fn section(tool: &ToolName, keys: &[Key]) -> String {
+pub(super) fn section(tool: &ToolName, keys: &[EntryKey]) -> String {
     let mut section = format!("[tools.{tool}]\n");
     for (name, value) in keys {
         section.push_str(&format!("{name} = {value}\n"));
