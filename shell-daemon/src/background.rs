@@ -24,17 +24,17 @@ use crate::{
 
 /// The background jobs of one session.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Background(Arc<Inner>);
+pub(crate) struct Background(Arc<SharedBackground>);
 
 #[derive(Debug, Default)]
-struct Inner {
-    kept: Mutex<Kept>,
+struct SharedBackground {
+    kept: Mutex<KeptOutput>,
     commands: AtomicUsize,
 }
 
 /// The last part of the output, and the total written.
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptOutput {
     last: VecDeque<u8>,
     written: u64,
     /// Each kill by a watch: its position in the whole output, and its reason.
@@ -156,7 +156,7 @@ impl Background {
     }
 }
 
-impl Kept {
+impl KeptOutput {
     fn keep(&mut self, bytes: &[u8]) {
         self.written += bytes.len() as u64;
         self.last.extend(bytes);

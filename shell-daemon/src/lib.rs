@@ -63,7 +63,7 @@ pub use inside::enter_if_session;
 pub use log_line::{Colours, LogLine};
 pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
-pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
+pub use running::{CommandEnd, Completed, Interruption, OutputChunk, OutputStream};
 pub use server::{
     DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits, SessionLimits,
     Token, Unproven, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,

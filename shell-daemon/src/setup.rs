@@ -17,7 +17,7 @@ use rustix::{
 use crate::{
     SessionMount, SessionSpec, ShellError,
     protected::ProtectedPlaces,
-    wire::{Plan, Setup, SetupPath},
+    wire::{Plan, SessionSetup, SetupPath},
 };
 
 /// Makes the setup message and its handles: the canary's first, then one for each path, then that of the
@@ -27,7 +27,7 @@ pub(crate) fn setup(
     plan: Plan,
     protected: ProtectedPlaces,
     group: Result<(OwnedFd, GroupProof), LayerStatus>,
-) -> Result<(Setup, Vec<OwnedFd>), ShellError> {
+) -> Result<(SessionSetup, Vec<OwnedFd>), ShellError> {
     let canary = spec.canary.state_dir().try_clone_to_owned();
     let mut handles = vec![canary.map_err(|source| ShellError::Start { source })?];
     let mut paths = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn setup(
         handles.push(handle);
         proof
     });
-    let setup = Setup {
+    let setup = SessionSetup {
         user,
         apart,
         group,

@@ -16,7 +16,7 @@ use std::{
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-pub(crate) use self::table::{Entry, Table, near_below, thread_number, threads};
+pub(crate) use self::table::{ProcessEntry, Table, near_below, thread_number, threads};
 use self::table::{children, entry};
 use crate::{
     ShellError,
@@ -127,7 +127,7 @@ struct Target<P> {
 }
 
 impl Target<Process> {
-    fn of(entry: &Entry) -> Self {
+    fn of(entry: &ProcessEntry) -> Self {
         Self { process: entry.process, is_stopped: entry.is_stopped, is_running: entry.is_running }
     }
 }
@@ -203,7 +203,7 @@ pub(crate) fn left_below(root: Process) -> Result<(usize, Pace), ShellError> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Below {
     /// All living ones, each after its parent.
-    pub(crate) living: Vec<Entry>,
+    pub(crate) living: Vec<ProcessEntry>,
     /// The number of zombies: each takes a process number and an entry in the kernel's list.
     pub(crate) ended: usize,
     /// New processes came all the time while these were listed, so there may be others. One that ends hands
@@ -222,7 +222,7 @@ impl Below {
         self.ended + self.living.iter().map(|entry| entry.threads).sum::<usize>()
     }
 
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, entry: ProcessEntry) {
         if entry.ended { self.ended += 1 } else { self.living.push(entry) }
     }
 }
@@ -261,7 +261,7 @@ struct Stopped {
 /// [`ShellError::Processes`] without `/proc`.
 pub(crate) fn freeze(
     root: Process,
-    known: &[Entry],
+    known: &[ProcessEntry],
     most: usize,
     time: Duration,
 ) -> Result<Frozen, ShellError> {
@@ -291,7 +291,7 @@ pub(crate) fn freeze(
 
 impl Stopped {
     /// Stops the known processes below `root`, and those that they started meanwhile.
-    fn at_once(root: Process, known: &[Entry], deadline: Instant) -> Self {
+    fn at_once(root: Process, known: &[ProcessEntry], deadline: Instant) -> Self {
         let mut stopped = Self::default();
         let Some(above) = entry(root.pid).filter(|above| above.process == root) else { return stopped };
         for entry in known {
@@ -320,7 +320,7 @@ impl Stopped {
     }
 
     /// Stops a process unless it was stopped before; returns whether it is new.
-    fn take(&mut self, entry: &Entry) -> bool {
+    fn take(&mut self, entry: &ProcessEntry) -> bool {
         if self.ran.contains_key(&entry.process) {
             return false;
         }
@@ -333,7 +333,7 @@ impl Stopped {
 
     /// Walks down from `above` and stops each process that it finds; returns whether there was a new one.
     /// Finds none where the kernel keeps no lists of children.
-    fn chase(&mut self, above: Entry) -> bool {
+    fn chase(&mut self, above: ProcessEntry) -> bool {
         let mut is_new = false;
         let mut seen = HashSet::new();
         let mut parents = vec![above];

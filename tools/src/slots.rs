@@ -28,7 +28,7 @@ pub(crate) const MAX_ABANDONED: usize = 64;
 /// Hands out the slots.
 #[derive(Debug)]
 pub(crate) struct CallSlots {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSlots>,
 }
 
 /// A call's slot, with the mounts that only this call may write. Nested calls share their parent's slot, and
@@ -37,15 +37,15 @@ pub(crate) struct CallSlots {
 pub(crate) struct CallSlot {
     /// Released when the last part of the call that could still write has dropped it. Declared before the
     /// slot, so that it drops first and the next waiter finds both.
-    _writes: Option<Arc<Taken>>,
+    _writes: Option<Arc<TakenSlot>>,
     held: Arc<SlotLease>,
 }
 
 #[derive(Debug)]
 struct SlotLease {
     /// None after the call was given up.
-    taken: Mutex<Option<Taken>>,
-    shared: Arc<Shared>,
+    taken: Mutex<Option<TakenSlot>>,
+    shared: Arc<SharedSlots>,
 }
 
 /// A slot and mounts, handed out together.
@@ -58,19 +58,19 @@ struct Wants {
 
 /// A slot and mounts that were handed out; returned on drop.
 #[derive(Debug)]
-struct Taken {
+struct TakenSlot {
     wants: Wants,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSlots>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedSlots {
+    state: Mutex<SlotsState>,
     abandoned: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct State {
+struct SlotsState {
     free: usize,
     /// The mounts that a running call may write.
     written: Vec<String>,
@@ -83,7 +83,7 @@ struct State {
 struct Waiter {
     number: u64,
     wants: Wants,
-    tell: oneshot::Sender<Taken>,
+    tell: oneshot::Sender<TakenSlot>,
 }
 
 impl CallSlot {
@@ -107,8 +107,8 @@ impl Drop for SlotLease {
 
 impl CallSlots {
     pub(crate) fn new(count: usize) -> Self {
-        let state = State { free: count, written: Vec::new(), queue: VecDeque::new(), next_number: 0 };
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
+        let state = SlotsState { free: count, written: Vec::new(), queue: VecDeque::new(), next_number: 0 };
+        Self { shared: Arc::new(SharedSlots { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
     }
 
     /// Takes a slot and the mounts that the call may write, waiting if needed.
@@ -129,8 +129,9 @@ impl CallSlots {
         // The two are returned separately: the slot may be freed while abandoned work still writes.
         let writes = std::mem::take(&mut taken.wants.writes);
         let shared = Arc::clone(&self.shared);
-        let writes = (!writes.is_empty())
-            .then(|| Arc::new(Taken { wants: Wants { slot: false, writes }, shared: Arc::clone(&shared) }));
+        let writes = (!writes.is_empty()).then(|| {
+            Arc::new(TakenSlot { wants: Wants { slot: false, writes }, shared: Arc::clone(&shared) })
+        });
         Ok(CallSlot { _writes: writes, held: Arc::new(SlotLease { taken: Mutex::new(Some(taken)), shared }) })
     }
 
@@ -152,7 +153,7 @@ impl CallSlots {
         Ok(CallSlot { _writes: Some(Arc::new(writes)), held: Arc::clone(&parent.held) })
     }
 
-    async fn have(&self, wants: Wants, cancel: &CancellationToken) -> Result<Taken, ToolError> {
+    async fn have(&self, wants: Wants, cancel: &CancellationToken) -> Result<TakenSlot, ToolError> {
         let cancelled = || ToolError::cancelled("the call was cancelled before it ran");
         if cancel.is_cancelled() {
             return Err(cancelled());
@@ -162,7 +163,7 @@ impl CallSlots {
             let is_free = state.can_have(&wants);
             if is_free && !state.queue.iter().any(|waiter| waiter.wants.comes_before(&wants)) {
                 state.hand_out(&wants);
-                return Ok(Taken { wants, shared: Arc::clone(&self.shared) });
+                return Ok(TakenSlot { wants, shared: Arc::clone(&self.shared) });
             }
             if state.queue.len() >= MAX_QUEUED {
                 let message = format!("{MAX_QUEUED} calls are waiting already; try again later");
@@ -197,7 +198,7 @@ impl Wants {
     }
 }
 
-impl State {
+impl SlotsState {
     fn can_have(&self, wants: &Wants) -> bool {
         (!wants.slot || self.free > 0) && !wants.shares_mount(&self.written)
     }
@@ -213,8 +214,8 @@ impl State {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedSlots {
+    fn state(&self) -> MutexGuard<'_, SlotsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -226,15 +227,15 @@ impl Shared {
                 let Some(at) = state.next() else { return };
                 let Some(Waiter { wants, tell, .. }) = state.queue.remove(at) else { return };
                 state.hand_out(&wants);
-                (tell, Taken { wants, shared: Arc::clone(self) })
+                (tell, TakenSlot { wants, shared: Arc::clone(self) })
             };
-            // If the waiter has just given up, this drops `Taken`, which takes the lock: not under the lock.
+            // If the waiter has just given up, this drops `TakenSlot`, which takes the lock: not under the lock.
             drop(tell.send(taken));
         }
     }
 }
 
-impl State {
+impl SlotsState {
     /// The next waiter to serve: the first whose wants are free and not claimed by an earlier waiter.
     fn next(&self) -> Option<usize> {
         // Fast path: no slot is free, and every waiter needs one.
@@ -256,7 +257,7 @@ impl State {
     }
 }
 
-impl Drop for Taken {
+impl Drop for TakenSlot {
     fn drop(&mut self) {
         if !self.wants.slot && self.wants.writes.is_empty() {
             return;
@@ -274,7 +275,7 @@ impl Drop for Taken {
 
 /// A position in the queue; left on drop.
 struct Queued<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<SharedSlots>,
     number: u64,
 }
 

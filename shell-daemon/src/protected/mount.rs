@@ -20,18 +20,18 @@ use rustix::{
 use super::{
     budget::{Budget, Queue},
     names::{Parts, Within, is_protected},
-    seen::{Contents, Found, Identity, file_time},
+    seen::{Contents, FileState, SeenPath, file_time},
 };
 use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
 
 #[derive(Debug)]
-pub(super) struct Mount {
+pub(super) struct ScannedMount {
     pub(super) name: String,
     handle: OwnedFd,
     /// Known folders by path below the mount; the mount itself is the empty path.
     folders: HashMap<PathBuf, Stamp>,
     /// The protected paths that exist.
-    pub(super) found: BTreeMap<PathBuf, Found>,
+    pub(super) found: BTreeMap<PathBuf, SeenPath>,
     /// The folders that Git would take for repositories, whatever their names.
     repositories: HashSet<PathBuf>,
     /// The time before the first scan, by the file system's clock.
@@ -45,7 +45,7 @@ pub(super) struct Mount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     /// `None` if it could not be read.
-    of: Option<Identity>,
+    of: Option<FileState>,
     /// It is part of a protected path.
     is_named: bool,
     /// It changed so shortly before that a further change could have the same time.
@@ -69,7 +69,7 @@ struct Look<'a> {
     new: BTreeSet<PathBuf>,
 }
 
-impl Mount {
+impl ScannedMount {
     pub(super) fn new(name: String, handle: OwnedFd) -> Self {
         Self {
             name,
@@ -104,7 +104,7 @@ impl Mount {
                 }
                 match self.handle_stat(path) {
                     Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                        if stamp.is_fresh || stamp.of != Some(Identity::of(&stat)) {
+                        if stamp.is_fresh || stamp.of != Some(FileState::of(&stat)) {
                             look.to_read.add(path.clone(), stamp.is_named);
                         }
                         true
@@ -171,7 +171,7 @@ impl Mount {
         let before = self.folders.get(&folder).filter(|stamp| stamp.is_unknown);
         let was = match before {
             Some(stamp) => stamp.was,
-            None if self.is_first => self.handle_stat(&folder).ok().map(|stat| Identity::of(&stat).place),
+            None if self.is_first => self.handle_stat(&folder).ok().map(|stat| FileState::of(&stat).place),
             None => None,
         };
         let is_unknown = before.is_some() || self.is_first;
@@ -298,7 +298,7 @@ impl Mount {
     /// Records that a folder is read. Returns whether its contents may be older than the session, although no
     /// scan has seen them.
     fn stamp(&mut self, folder: &Path, stat: &Stat, is_named: bool, look: &Look<'_>) -> bool {
-        let of = Identity::of(stat);
+        let of = FileState::of(stat);
         let before = self.folders.get(folder).filter(|stamp| stamp.is_unknown);
         let was = before.and_then(|stamp| stamp.was);
         // If another folder took this one's place, its contents are new here.
@@ -329,7 +329,7 @@ impl Mount {
             && let Ok(stat) = self.handle_stat(&path)
             && self.was_there(&stat)
         {
-            let was = Some(Identity::of(&stat).place);
+            let was = Some(FileState::of(&stat).place);
             let stamp = Stamp { of: None, is_named, is_fresh: true, is_unknown, was };
             self.folders.insert(path.clone(), stamp);
         }
@@ -450,7 +450,7 @@ impl Mount {
             look.budget.complete = false;
             return;
         }
-        let mut found = Found::of(stat);
+        let mut found = SeenPath::of(stat);
         self.contents.add(&mut found, stat, &self.handle, &path, look.budget);
         let found = found.after(self.found.get(&path).copied());
         match self.found.insert(path.clone(), found) {
@@ -466,7 +466,7 @@ impl Mount {
 
     /// Whether it is unchanged since the session began. A rename counts as a change.
     fn was_there(&self, stat: &Stat) -> bool {
-        let Identity { changed, modified, .. } = Identity::of(stat);
+        let FileState { changed, modified, .. } = FileState::of(stat);
         changed.max(modified) < self.began
     }
 

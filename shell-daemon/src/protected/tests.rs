@@ -51,7 +51,7 @@ impl World {
     }
 
     /// With a first scan within these bounds.
-    fn protected_within(&self, patterns: &[&str], bounds: Bounds) -> Protected {
+    fn protected_within(&self, patterns: &[&str], bounds: ScanBounds) -> Protected {
         let mount = |name: &str, access| SessionMount {
             name: name.to_owned(),
             path: self.0.path().join(name),
@@ -264,7 +264,7 @@ fn an_existing_repository_keeps_its_place_and_its_hooks() {
 }
 
 /// Bounds that a few files exceed.
-const FEW: Bounds = Bounds { entries: 100, share: 50, time: Duration::from_secs(60) };
+const FEW: ScanBounds = ScanBounds { entries: 100, share: 50, time: Duration::from_secs(60) };
 
 #[test]
 fn very_many_files_do_not_hide_a_repositorys_hooks() {
@@ -287,7 +287,7 @@ fn very_many_files_do_not_hide_a_repositorys_hooks() {
             assert!(found.created.iter().any(|created| created == path), "{junk}: {found:?}");
         }
         // The folders left out are read as soon as there is room.
-        protected.bounds = Bounds { entries: 10_000, ..FEW };
+        protected.bounds = ScanBounds { entries: 10_000, ..FEW };
         assert!(protected.look().complete, "{junk}");
     }
 }
@@ -314,11 +314,11 @@ fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
     fs::write(world.path("plain/.bashrc"), "new").unwrap();
     fs::create_dir_all(world.path(".git/hooks")).unwrap();
     fs::write(world.path(".git/hooks/pre-commit"), "new").unwrap();
-    protected.bounds = Bounds { time: Duration::ZERO, ..protected.bounds };
+    protected.bounds = ScanBounds { time: Duration::ZERO, ..protected.bounds };
     // The mount itself is still asked for the policy's names.
     let hooks = vec!["/shared/.git/hooks".to_owned()];
     assert_eq!(protected.look(), ProtectedFound { created: hooks, complete: false });
-    protected.bounds = Bounds { time: Duration::from_secs(60), ..protected.bounds };
+    protected.bounds = ScanBounds { time: Duration::from_secs(60), ..protected.bounds };
     let expected = vec!["/shared/.git/hooks/pre-commit".to_owned(), "/shared/plain/.bashrc".to_owned()];
     assert_eq!(protected.look(), ProtectedFound { created: expected, complete: true });
 }
@@ -340,10 +340,10 @@ fn git_hooks_are_reported_first() {
 
 /// A folder that the first scan left out and that holds `before`; returns the report of a later scan.
 fn left_out(before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
-    left_out_within(Bounds { time: Duration::ZERO, ..FEW }, before, change)
+    left_out_within(ScanBounds { time: Duration::ZERO, ..FEW }, before, change)
 }
 
-fn left_out_within(bounds: Bounds, before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
+fn left_out_within(bounds: ScanBounds, before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
     let world = World::new();
     for path in before {
         fs::create_dir_all(world.path(path).parent().unwrap()).unwrap();
@@ -352,7 +352,7 @@ fn left_out_within(bounds: Bounds, before: &[&str], change: impl FnOnce(&World))
     World::waits_for_another_time();
     let mut protected = world.protected_within(&PATTERNS, bounds);
     change(&world);
-    protected.bounds = Bounds { time: Duration::from_secs(60), entries: 10_000, ..FEW };
+    protected.bounds = ScanBounds { time: Duration::from_secs(60), entries: 10_000, ..FEW };
     protected.look()
 }
 

@@ -18,7 +18,7 @@ use crate::PostureChoice;
 
 /// The paths that the command line gives.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct CommandLinePaths {
     pub(super) workspace: PathBuf,
     pub(super) policy: Option<PathBuf>,
     pub(super) sandbox_tier: SandboxTier,
@@ -30,7 +30,7 @@ pub(super) struct Places {
 ///
 /// # Errors
 /// If a policy cannot be read or is invalid.
-pub(super) fn config(places: &Places) -> Result<DaemonConfig, DaemonError> {
+pub(super) fn config(places: &CommandLinePaths) -> Result<DaemonConfig, DaemonError> {
     let overlay_path = places.workspace.join(OVERLAY_FILE);
     let operator_path = match &places.policy {
         Some(path) => Some(path.clone()),

@@ -8,7 +8,7 @@ use tonic::Status;
 use super::{
     creation,
     daemon::Daemon,
-    refusal::{self, Refusal},
+    refusal::{self, RefusalCode},
     report::report,
 };
 use crate::{ShellError, ShellSession};
@@ -45,7 +45,7 @@ impl Unproven {
     pub(super) fn status(&self) -> Status {
         match self {
             Self::NotStarted { source } => refusal::not_started(source),
-            Self::Unusable { problem } => Refusal::Start.because(problem.as_str()),
+            Self::Unusable { problem } => RefusalCode::Start.because(problem.as_str()),
         }
     }
 }

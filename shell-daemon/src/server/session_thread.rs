@@ -16,7 +16,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{
-    command::{Control, Job},
+    command::{Control, SessionCommand},
     connection::{Connection, Id},
     creation::MountPath,
     report::report,
@@ -34,12 +34,12 @@ pub(super) struct HeldSession {
     pub(super) info: Info,
     pub(super) since: Instant,
     last_used: Mutex<Instant>,
-    running: Mutex<Running>,
+    running: Mutex<LastCommand>,
 }
 
 /// The last command, and whether the session is ending.
 #[derive(Debug, Default)]
-struct Running {
+struct LastCommand {
     control: Weak<Control>,
     is_ending: bool,
 }
@@ -62,7 +62,7 @@ pub(super) struct Started {
 }
 
 enum Work {
-    Run(Box<Job>),
+    Run(Box<SessionCommand>),
     End(oneshot::Sender<Result<(), ShellError>>),
 }
 
@@ -93,19 +93,19 @@ impl Drop for Keeping {
 }
 
 /// The channel to a session's thread.
-pub(super) struct Line(mpsc::Sender<Work>);
+pub(super) struct SessionChannel(mpsc::Sender<Work>);
 
 /// Starts a session on a new thread. Dropping the returned line ends it.
 pub(super) fn start(
     spec: SessionSpec,
     keeping: Keeping,
-) -> std::io::Result<(Line, oneshot::Receiver<Result<Started, ShellError>>)> {
+) -> std::io::Result<(SessionChannel, oneshot::Receiver<Result<Started, ShellError>>)> {
     let (line, work) = mpsc::channel();
     let (started, starting) = oneshot::channel();
     thread::Builder::new().name("shell-session".to_owned()).stack_size(STACK_BYTES).spawn(move || {
         match begin(&spec, &keeping.shell) {
             Ok(session) => {
-                // Fails if the call was dropped. Its `Line` is gone then too, so `keep` ends the session at
+                // Fails if the call was dropped. Its `SessionChannel` is gone then too, so `keep` ends the session at
                 // once.
                 let has_own_tree = session.has_own_tree();
                 let _ = started.send(Ok(Started { posture: report(&session), has_own_tree }));
@@ -124,7 +124,7 @@ pub(super) fn start(
             }
         }
     })?;
-    Ok((Line(line), starting))
+    Ok((SessionChannel(line), starting))
 }
 
 /// Starts a session. The daemon's first one also proves that bash works, so that no client's command has to
@@ -143,9 +143,9 @@ fn begin(spec: &SessionSpec, shell: &ShellProof) -> Result<ShellSession, ShellEr
 pub(super) struct ShellProof(Arc<AtomicBool>);
 
 /// The result of ending a session, and the sender to reply to if a call asked for it.
-type End = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), ShellError>>>);
+type EndResult = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), ShellError>>>);
 
-fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keeping) -> End {
+fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keeping) -> EndResult {
     let forget = || {
         if let Some(connection) = keeping.connection.upgrade() {
             connection.forget_session(keeping.id);
@@ -175,7 +175,7 @@ fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keepin
 }
 
 impl HeldSession {
-    pub(super) fn new(line: Line, info: Info) -> Self {
+    pub(super) fn new(line: SessionChannel, info: Info) -> Self {
         let now = Instant::now();
         Self {
             work: line.0,
@@ -188,7 +188,7 @@ impl HeldSession {
     }
 
     /// Hands a job to the session's thread; `false` if that has ended.
-    pub(super) fn run(&self, job: Job) -> bool {
+    pub(super) fn run(&self, job: SessionCommand) -> bool {
         {
             let mut running = self.lock();
             if running.is_ending {
@@ -234,7 +234,7 @@ impl HeldSession {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Running> {
+    fn lock(&self) -> MutexGuard<'_, LastCommand> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

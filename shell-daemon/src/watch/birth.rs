@@ -38,13 +38,13 @@ impl Birth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Entry;
+    use crate::tree::ProcessEntry;
 
     #[test]
     fn a_process_looks_like_the_shell_before_its_program_only_once() {
         let size = 10 << 20;
-        let [first, other] = [7, 8].map(|number| Entry::unborn(number, size));
-        let look = |living: &[Entry]| Below { living: living.to_vec(), ..Below::default() };
+        let [first, other] = [7, 8].map(|number| ProcessEntry::unborn(number, size));
+        let look = |living: &[ProcessEntry]| Below { living: living.to_vec(), ..Below::default() };
         let after = |birth: Birth, below: &Below| birth.after(below, Some(size));
         let unborn = after(after(Birth::Awaited, &look(&[])), &look(&[first]));
         assert_eq!(unborn, Birth::Unborn(first.process));

@@ -7,22 +7,22 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Bounds, Breach, BreachSignal, KillReason, birth::Birth};
+use super::{Breach, BreachSignal, CommandBounds, KillReason, birth::Birth};
 use crate::{
     ShellError,
     limits::{
         COUNT_TIME, FREEZE_TIME, GAPS, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH,
         SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
     },
-    memory::{Marks, Meter, Motion, Partial, Used, shared_by_all},
-    tree::{self, Below, Entry, Process, Table},
+    memory::{Marks, Meter, Motion, PartialLook, Used, shared_by_all},
+    tree::{self, Below, Process, ProcessEntry, Table},
 };
 
 /// One command that is watched.
 #[derive(Clone, Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedCommand {
     root: Process,
-    bounds: Bounds,
+    bounds: CommandBounds,
     pub(super) told: Arc<BreachSignal>,
     /// The time of the next look.
     pub(super) next: Instant,
@@ -36,16 +36,16 @@ pub(super) struct Watched {
     /// Looks in a row that may have missed processes.
     gaps: u32,
     /// Set while a process hides its memory.
-    hidden: Option<Hidden>,
+    hidden: Option<HiddenMemory>,
     /// The time since when its memory may be too much.
     doubt: Option<Instant>,
     /// The last count for which it had to be stopped, because one look could not read all its mappings.
-    counted: Option<Counted>,
+    counted: Option<MemoryCount>,
 }
 
 /// A count that stays valid for a while.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct MemoryCount {
     at: Instant,
     /// As in [`crate::memory::Used`].
     beside_private: u64,
@@ -55,15 +55,15 @@ struct Counted {
 
 /// Looks in a row that have found a process that hides its memory.
 #[derive(Clone, Copy, Debug)]
-struct Hidden {
+struct HiddenMemory {
     looks: u32,
     /// The shared memory of the machine's processes at the first of these looks, and its growth since.
     began_with: u64,
     grown: u64,
 }
 
-impl Watched {
-    pub(super) fn new(root: Process, bounds: Bounds, told: Arc<BreachSignal>) -> Self {
+impl WatchedCommand {
+    pub(super) fn new(root: Process, bounds: CommandBounds, told: Arc<BreachSignal>) -> Self {
         let now = Instant::now();
         Self {
             root,
@@ -124,8 +124,8 @@ impl Watched {
         };
         // If one look could not read all mappings of the running processes, the next one could not either. So
         // the count of the stopped processes is kept instead. Only a complete look clears a doubt.
-        let has_many = partial == Some(Partial::TooMany) || self.counted.is_some();
-        self.counted = (has_many && used.doubtful == 0).then(|| Counted {
+        let has_many = partial == Some(PartialLook::TooMany) || self.counted.is_some();
+        self.counted = (has_many && used.doubtful == 0).then(|| MemoryCount {
             at: Instant::now(),
             beside_private: used.beside_private,
             shared_by_all: shared_by_all(),
@@ -170,7 +170,7 @@ impl Watched {
     ///
     /// # Errors
     /// If the look is no valid count; the last count stays then.
-    fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<Used, Partial> {
+    fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<Used, PartialLook> {
         self.threads = below.threads();
         if self.birth != Birth::Born {
             self.birth = self.birth.after(below, self.root.virtual_bytes());
@@ -194,9 +194,13 @@ impl Watched {
         self.memory_bytes = used.settled(self.bounds.memory_bytes, &mut self.doubt, Instant::now());
         self.hidden = used.is_hidden.then(|| {
             let shared = shared_by_all();
-            let Hidden { looks, began_with, .. } =
-                self.hidden.unwrap_or(Hidden { looks: 0, began_with: shared, grown: 0 });
-            Hidden { looks: looks.saturating_add(1), began_with, grown: shared.saturating_sub(began_with) }
+            let HiddenMemory { looks, began_with, .. } =
+                self.hidden.unwrap_or(HiddenMemory { looks: 0, began_with: shared, grown: 0 });
+            HiddenMemory {
+                looks: looks.saturating_add(1),
+                began_with,
+                grown: shared.saturating_sub(began_with),
+            }
         });
         Ok(used)
     }
@@ -258,7 +262,7 @@ impl Watched {
     }
 }
 
-fn yield_to_others(entries: &[Entry]) {
+fn yield_to_others(entries: &[ProcessEntry]) {
     entries.iter().for_each(|entry| entry.process.yield_to_others());
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct Lock {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct LockText {
     version: u32,
     #[serde(default)]
     tools: BTreeMap<ToolName, Pin>,
@@ -148,7 +148,7 @@ fn read_text(path: &Path) -> io::Result<String> {
 }
 
 fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
-    let text: Text = toml::from_str(text).map_err(|error| {
+    let text: LockText = toml::from_str(text).map_err(|error| {
         // Use the bare message and escape it: the error's own rendering quotes the line, and a forged lock
         // may hold anything.
         portcullis_types::escape_for_display(error.message()).to_string()

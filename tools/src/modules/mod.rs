@@ -24,4 +24,4 @@ pub use shipped::shipped_name_like;
 pub(crate) use accept::accept;
 pub(crate) use folder::{ModulesFolder, place, read_file};
 pub(crate) use lock::Lock;
-pub(crate) use outside::{OutsideModule, Wanted};
+pub(crate) use outside::{ModuleOrigin, OutsideModule};

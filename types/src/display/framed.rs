@@ -19,12 +19,12 @@ const SPACE_SIGN: char = '␣';
 
 /// The most lines of a value: of a longer one, the first and the last are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lines {
+pub struct LineLimit {
     first: usize,
     last: usize,
 }
 
-impl Lines {
+impl LineLimit {
     /// For a name, an id, a list: 8.
     pub const FEW: Self = Self { first: 6, last: 2 };
     /// For arguments and their subjects: 64.
@@ -48,7 +48,7 @@ impl Framed {
     }
 
     /// Adds a value.
-    pub fn line(&mut self, name: &str, value: &str, lines: Lines) {
+    pub fn line(&mut self, name: &str, value: &str, lines: LineLimit) {
         let is_wide = self.columns >= WIDE_COLUMNS;
         let (first, next, cut) = if is_wide {
             (format!("  {name:<10} "), format!("{:>11}│ ", ""), format!("{:>11}┆ ", ""))
@@ -174,8 +174,8 @@ mod tests {
 
     fn framed(value: &str, columns: usize) -> String {
         let mut framed = Framed::new(HEAD, columns);
-        framed.line("names", "x", Lines::FEW);
-        framed.line("arguments", value, Lines::MANY);
+        framed.line("names", "x", LineLimit::FEW);
+        framed.line("arguments", value, LineLimit::MANY);
         framed.finish()
     }
 

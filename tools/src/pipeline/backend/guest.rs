@@ -7,7 +7,7 @@ use portcullis_types::{CallFrame, FRAME_VERSION, FinalFrame, ToolError, ToolOutp
 use serde_json::value::RawValue;
 
 use super::{
-    Attempt, Backend, Tried, Usage, overdue,
+    Backend, CallAttempt, ResourceUsage, Tried, overdue,
     reports::{bounded, pass_on},
 };
 use crate::{
@@ -47,8 +47,12 @@ impl Backend for GuestTool {
         Some(self)
     }
 
-    async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError> {
-        let Attempt { checked, grant, slot, time_limit, deadline, caller, host } = attempt;
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending: &mut PendingRecord,
+    ) -> Result<Tried, ToolError> {
+        let CallAttempt { checked, grant, slot, time_limit, deadline, caller, host } = attempt;
         let runner =
             host.runner.as_ref().ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
         let job = GuestJob {
@@ -84,7 +88,7 @@ impl Backend for GuestTool {
                 listener(&report.stderr);
             }
         }
-        let usage = Usage {
+        let usage = ResourceUsage {
             cpu: report.cpu,
             peak_memory_bytes: report.peak_memory_bytes as u64,
             mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
@@ -177,7 +181,7 @@ fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> Too
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Step;
+    use crate::call::OperationStep;
 
     #[test]
     fn a_guest_that_never_began_is_tried_again_unless_it_is_a_step() {
@@ -187,7 +191,7 @@ mod tests {
         for error in [WasmError::Stuck, WasmError::WorkerLost, WasmError::CodeGone] {
             assert!(!may_try_again(&error, &caller), "{error}");
         }
-        caller.step = Some(Step { transfer: None });
+        caller.step = Some(OperationStep { transfer: None });
         assert!(!may_try_again(&exhausted, &caller));
     }
 }

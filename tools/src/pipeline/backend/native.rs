@@ -16,7 +16,7 @@ use portcullis_types::{
 };
 
 use super::{
-    Attempt, Backend, Tried, overdue,
+    Backend, CallAttempt, Tried, overdue,
     reports::{on_progress, on_update},
 };
 use crate::{
@@ -50,7 +50,11 @@ impl Backend for NativeTool {
         true
     }
 
-    async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError> {
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending: &mut PendingRecord,
+    ) -> Result<Tried, ToolError> {
         let checked = attempt.checked;
         let has_called = Arc::new(AtomicBool::new(false));
         let ctx = context(attempt, Arc::clone(&has_called));
@@ -63,8 +67,8 @@ impl Backend for NativeTool {
 }
 
 /// The tool's context of the call.
-fn context(attempt: Attempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext {
-    let Attempt { checked, caller, deadline, slot, grant, .. } = attempt;
+fn context(attempt: CallAttempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext {
+    let CallAttempt { checked, caller, deadline, slot, grant, .. } = attempt;
     let call = &checked.call;
     let mut ctx = ToolContext::detached(&call.tool);
     ctx.call_id.clone_from(&call.id);
