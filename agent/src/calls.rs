@@ -16,7 +16,7 @@ use tokio::{task::JoinSet, time::Instant};
 use super::{
     AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallTerms, OfferedTool, ToolExecutor,
     batches::batches,
-    guarded::{self, GracePeriod, GuardedEmitter, panicked},
+    embedder::{self, GracePeriod, GuardedEmitter, panicked},
 };
 
 /// The result that a model reads for a call skipped by steering (specification 002, "Steering").
@@ -38,7 +38,7 @@ pub(super) struct CallRunner<'a> {
     pub(super) executor: &'a Arc<dyn ToolExecutor>,
     pub(super) watch: &'a Arc<GuardedEmitter>,
     pub(super) handle: &'a AgentHandle,
-    pub(super) patience: &'a GracePeriod,
+    pub(super) grace_period: &'a GracePeriod,
     pub(super) run_id: &'a str,
 }
 
@@ -53,7 +53,7 @@ impl CallRunner<'_> {
         offers: &[OfferedTool],
     ) -> Vec<Arc<ToolResult>> {
         let live = LiveCalls::default();
-        let cancel = self.patience.cancel.child_token();
+        let cancel = self.grace_period.cancel.child_token();
         let timeout = self.config.turn_timeout;
         let terms = CallTerms {
             agent_id: self.config.agent_id.clone(),
@@ -69,7 +69,7 @@ impl CallRunner<'_> {
             live,
             deadline: timeout
                 .and_then(|timeout| Instant::now().checked_add(timeout)?.checked_add(self.config.grace)),
-            never_blocks: guarded::call("executor", || self.executor.never_blocks()).unwrap_or(false),
+            never_blocks: embedder::call("executor", || self.executor.never_blocks()).unwrap_or(false),
             refuses_slowly: false,
             told: vec![false; calls.len()],
             results: vec![None; calls.len()],
@@ -89,7 +89,7 @@ impl CallRunner<'_> {
             if over.is_none() && nth > 0 && self.handle.wants_to_steer() {
                 over = Some(skipped());
             }
-            if self.patience.cancel.is_cancelled() {
+            if self.grace_period.cancel.is_cancelled() {
                 over = Some(cancelled_before());
             }
             let batch = &runnable[batch];
@@ -133,11 +133,11 @@ struct TurnCalls<'a> {
 impl TurnCalls<'_> {
     /// Runs a batch concurrently. Returns the error for the calls of later batches if these must not begin.
     async fn run_batch(&mut self, batch: &[usize]) -> Option<ToolError> {
-        let patience = self.calls.patience.clone();
+        let grace_period = self.calls.grace_period.clone();
         let deadline = self.deadline;
         let given_up = async move {
             tokio::select! {
-                () = patience.over() => GiveUpReason::Cancelled,
+                () = grace_period.over() => GiveUpReason::Cancelled,
                 () = until(deadline) => GiveUpReason::TimedOut,
             }
         };
@@ -147,7 +147,7 @@ impl TurnCalls<'_> {
             _ => self.run_beside(batch, given_up).await,
         };
         // After a cancellation no further call begins.
-        let is_cancelled = self.calls.patience.cancel.is_cancelled();
+        let is_cancelled = self.calls.grace_period.cancel.is_cancelled();
         let (running, before) = match given.or(is_cancelled.then_some(GiveUpReason::Cancelled)) {
             Some(GiveUpReason::TimedOut) => {
                 let error = ToolError::timeout("the turn's time is over");
@@ -180,7 +180,7 @@ impl TurnCalls<'_> {
         at: usize,
         given_up: Pin<&mut impl Future<Output = GiveUpReason>>,
     ) -> Option<GiveUpReason> {
-        if self.calls.patience.cancel.is_cancelled() {
+        if self.calls.grace_period.cancel.is_cancelled() {
             return None;
         }
         let mut call = Box::pin(self.begin(at).await);
@@ -195,7 +195,7 @@ impl TurnCalls<'_> {
             given = given_up => Err(given),
         };
         // A panic in its destructor is the executor's fault and must not end the run.
-        let _ = guarded::call("executor", || drop(call));
+        let _ = embedder::call("executor", || drop(call));
         match end {
             Ok((at, result)) => {
                 self.give(at, result).await;
@@ -216,7 +216,7 @@ impl TurnCalls<'_> {
         let mut given = None;
         loop {
             while tasks.len() < self.calls.config.concurrency.get()
-                && !self.calls.patience.cancel.is_cancelled()
+                && !self.calls.grace_period.cancel.is_cancelled()
             {
                 // Steering skips only calls that have not begun, and the first call of a batch always begins.
                 let has_begun = waiting.len() < batch.len();
@@ -272,7 +272,7 @@ impl TurnCalls<'_> {
             true => None,
             false => {
                 let refuse = || self.calls.executor.refuse(call.clone(), error.clone(), &self.terms);
-                guarded::call("executor", refuse).ok()
+                embedder::call("executor", refuse).ok()
             }
         };
         self.refuses_slowly |= begun.elapsed() > REFUSAL_TIME;

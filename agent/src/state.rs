@@ -3,7 +3,7 @@
 use portcullis_types::Message;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentEnd, Usage, guard::RepeatGuard, read_answer::CompleteAnswer};
+use super::{AgentEnd, Usage, read_answer::CompleteAnswer, repeat_guard::RepeatGuard};
 
 /// A run between two of its steps. It serialises both ways, and together with the stored conversation it is
 /// all that another process needs to go on.

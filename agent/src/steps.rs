@@ -9,9 +9,9 @@ use super::{
     AgentEnd, AgentEvent, AgentLoop, ModelRequest, ProviderErrorKind, StopReason,
     call_ids::CallIds,
     calls::CallRunner,
-    guard::Repeat,
-    guarded::{self, EmbedderFault, GracePeriod, GuardedEmitter},
+    embedder::{self, EmbedderFault, GracePeriod, GuardedEmitter},
     read_answer::{BrokenAnswer, CompleteAnswer, ask},
+    repeat_guard::Repeat,
     state::{RunState, RunStep},
     transcript,
 };
@@ -19,7 +19,7 @@ use super::{
 /// Takes the steps of one run.
 pub(super) struct Steps<'a> {
     agent: &'a AgentLoop,
-    patience: GracePeriod,
+    grace_period: GracePeriod,
     watch: Arc<GuardedEmitter>,
     run_id: String,
     /// The stored conversation, once a step has read it.
@@ -35,9 +35,9 @@ struct Conversation {
 }
 
 impl<'a> Steps<'a> {
-    pub(super) fn new(agent: &'a AgentLoop, patience: GracePeriod, run_id: String) -> Self {
-        let watch = Arc::new(GuardedEmitter::new(Arc::clone(&agent.emitter), patience.clone()));
-        Self { agent, patience, watch, run_id, conversation: None, offers: None }
+    pub(super) fn new(agent: &'a AgentLoop, grace_period: GracePeriod, run_id: String) -> Self {
+        let watch = Arc::new(GuardedEmitter::new(Arc::clone(&agent.emitter), grace_period.clone()));
+        Self { agent, grace_period, watch, run_id, conversation: None, offers: None }
     }
 
     /// Reports an event, and waits until the emitter took it.
@@ -94,7 +94,7 @@ impl<'a> Steps<'a> {
             executor: &self.agent.executor,
             watch: &self.watch,
             handle: &self.agent.handle,
-            patience: &self.patience,
+            grace_period: &self.grace_period,
             run_id: &self.run_id,
         };
         let results = turn.run(calls, &offers).await;
@@ -136,7 +136,7 @@ impl<'a> Steps<'a> {
 
     /// Ends the run if it was cancelled, or if the emitter failed.
     fn go_on(&self) -> Result<(), AgentEnd> {
-        if self.patience.cancel.is_cancelled() {
+        if self.grace_period.cancel.is_cancelled() {
             return Err(AgentEnd::Cancelled);
         }
         self.watch.fault().map_or(Ok(()), |fault| Err(internal(fault)))
@@ -147,7 +147,7 @@ impl<'a> Steps<'a> {
         let read = match self.conversation.take() {
             Some(read) => read,
             None => {
-                let loading = self.patience.with("store", async { self.agent.store.load().await });
+                let loading = self.grace_period.with("store", async { self.agent.store.load().await });
                 let messages =
                     loading.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))?;
                 let messages = transcript::repaired(messages);
@@ -159,7 +159,7 @@ impl<'a> Steps<'a> {
 
     async fn append(&mut self, messages: Vec<Message>) -> Result<(), AgentEnd> {
         self.conversation().await?.messages.extend_from_slice(&messages);
-        let appending = self.patience.with("store", async { self.agent.store.append(messages).await });
+        let appending = self.grace_period.with("store", async { self.agent.store.append(messages).await });
         appending.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
     }
 
@@ -176,7 +176,7 @@ impl<'a> Steps<'a> {
 
     /// Asks the executor which tools the model may call.
     fn offer(&self) -> Result<Vec<OfferedTool>, AgentEnd> {
-        guarded::call("executor", || self.agent.executor.offers()).map_err(internal)
+        embedder::call("executor", || self.agent.executor.offers()).map_err(internal)
     }
 
     async fn ask(&mut self, state: &mut RunState) -> Result<CompleteAnswer, AgentEnd> {
@@ -186,7 +186,7 @@ impl<'a> Steps<'a> {
         let config = &self.agent.config;
         let (provider, silence) = (Arc::clone(&self.agent.provider), config.model_silence);
         let system = config.system.iter().map(Message::system);
-        let (cancel, watch) = (self.patience.cancel.child_token(), Arc::clone(&self.watch));
+        let (cancel, watch) = (self.grace_period.cancel.child_token(), Arc::clone(&self.watch));
         let conversation = self.conversation().await?;
         let request = ModelRequest {
             model: config.model.clone(),

@@ -220,7 +220,7 @@ impl RunningCommand {
             }
             if completed != Completed::Yes {
                 // Only the command's init is left. It reports the shell's end as soon as it gets a processor.
-                if killing.as_mut().is_some_and(|patience| patience.is_over(1, Pace::Still)) {
+                if killing.as_mut().is_some_and(|detector| detector.is_over(1, Pace::Still)) {
                     return Err(ShellError::SessionEnded);
                 }
                 // Kill again: the init may have started the shell after the last look.

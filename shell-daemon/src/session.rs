@@ -392,7 +392,7 @@ fn introduce(
 /// Waits for a guard whose control socket is closed, as long as the number of its survivors falls.
 fn bury(guard: &mut Child) -> Result<(), ShellError> {
     let process = number_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
-    let mut patience = StallDetector::new(LONGEST_KILL);
+    let mut detector = StallDetector::new(LONGEST_KILL);
     let mut waits: u32 = 0;
     loop {
         match guard.try_wait() {
@@ -405,7 +405,7 @@ fn bury(guard: &mut Child) -> Result<(), ShellError> {
         waits += 1;
         if waits.is_multiple_of(WAITS_FOR_A_LOOK) {
             let (left, pace) = process.map_or(Ok((0, Pace::Still)), tree::left_below)?;
-            if patience.is_over(left, pace) {
+            if detector.is_over(left, pace) {
                 // The guard goes on killing. It must not be killed: no other process would do its work.
                 return Err(ShellError::NotKilled { left: left + 1 });
             }

@@ -154,13 +154,13 @@ fn kill_all<P: Copy + Eq + Hash>(
             continue;
         }
         empty_looks = 0;
-        if killing.as_mut().is_some_and(|patience| patience.is_over(found.len(), pace(&found))) {
+        if killing.as_mut().is_some_and(|detector| detector.is_over(found.len(), pace(&found))) {
             return Err(ShellError::NotKilled { left: found.len() });
         }
         // A stopped process starts no others, so kill only when a look finds no new one: otherwise a bomb
         // could grow as fast as it is killed. A process that runs although it was stopped is killed at once:
         // something continues it, and a kill cannot be undone.
-        let mut patience = stopping.anew();
+        let mut detector = stopping.anew();
         let mut stopped = HashSet::new();
         loop {
             for target in &found {
@@ -172,7 +172,7 @@ fn kill_all<P: Copy + Eq + Hash>(
             }
             found = look()?;
             let has_all = found.iter().all(|target| stopped.contains(&target.process));
-            if has_all || patience.is_over(found.len(), Pace::Still) || Instant::now() >= last_stop {
+            if has_all || detector.is_over(found.len(), Pace::Still) || Instant::now() >= last_stop {
                 break;
             }
         }

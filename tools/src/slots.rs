@@ -229,7 +229,8 @@ impl SharedSlots {
                 state.hand_out(&wants);
                 (tell, TakenSlot { wants, shared: Arc::clone(self) })
             };
-            // If the waiter has just given up, this drops `TakenSlot`, which takes the lock: not under the lock.
+            // If the waiter has just given up, this drops `TakenSlot`, which takes the lock: not under the
+            // lock.
             drop(tell.send(taken));
         }
     }

@@ -22,8 +22,9 @@ async fn relayed(stage: &Stage) -> (RunState, Vec<String>) {
         if matches!(state.next, RunStep::Over { .. }) {
             return (state, taken);
         }
-        let patience = GracePeriod { cancel: stage.agent.handle().token(), grace: stage.agent.config.grace };
-        Steps::new(&stage.agent, patience, "run".to_owned()).take_one(&mut state).await;
+        let grace_period =
+            GracePeriod { cancel: stage.agent.handle().token(), grace: stage.agent.config.grace };
+        Steps::new(&stage.agent, grace_period, "run".to_owned()).take_one(&mut state).await;
         text = serde_json::to_string(&state).expect("encodes");
     }
 }

@@ -90,8 +90,8 @@ impl<'a> SharedMemory<'a> {
     /// Adds the mappings of a process, and returns how many it has.
     ///
     /// # Errors
-    /// [`UnreadMappings::Failed`] too for a process that has given its memory back: the kernel then shows an empty
-    /// list, and whatever was in it may belong to another process by now.
+    /// [`UnreadMappings::Failed`] too for a process that has given its memory back: the kernel then shows an
+    /// empty list, and its former memory may belong to another process by now.
     pub(super) fn add_mappings(&mut self, entry: &ProcessEntry) -> Result<u64, UnreadMappings> {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         let number = if entry.is_headless {

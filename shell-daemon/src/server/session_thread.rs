@@ -105,8 +105,8 @@ pub(super) fn start(
     thread::Builder::new().name("shell-session".to_owned()).stack_size(STACK_BYTES).spawn(move || {
         match begin(&spec, &keeping.shell) {
             Ok(session) => {
-                // Fails if the call was dropped. Its `SessionChannel` is gone then too, so `keep` ends the session at
-                // once.
+                // Fails if the call was dropped. Its `SessionChannel` is gone then too, so `keep` ends the
+                // session at once.
                 let has_own_tree = session.has_own_tree();
                 let _ = started.send(Ok(Started { posture: report(&session), has_own_tree }));
                 let (ended, reply) = keep(session, &work, &keeping);

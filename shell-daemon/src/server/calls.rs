@@ -23,10 +23,10 @@ use portcullis_shell_protocol::{
 
 /// The calls of one connection.
 #[derive(Clone, Debug)]
-pub(super) struct Service(pub(super) Arc<Daemon>);
+pub(super) struct ShellCalls(pub(super) Arc<Daemon>);
 
 #[tonic::async_trait]
-impl Shell for Service {
+impl Shell for ShellCalls {
     type ExecStream = ExecStream;
 
     async fn health(&self, request: Request<HealthRequest>) -> Result<Response<HealthResponse>, Status> {

@@ -71,13 +71,13 @@ pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> Embedder
 /// it took longer than the grace period of a cancelled run, the run no longer waits for it.
 pub(super) struct GuardedEmitter {
     emitter: Arc<dyn EventEmitter>,
-    patience: GracePeriod,
+    grace_period: GracePeriod,
     fault: Mutex<Option<EmbedderFault>>,
 }
 
 impl GuardedEmitter {
-    pub(super) fn new(emitter: Arc<dyn EventEmitter>, patience: GracePeriod) -> Self {
-        Self { emitter, patience, fault: Mutex::new(None) }
+    pub(super) fn new(emitter: Arc<dyn EventEmitter>, grace_period: GracePeriod) -> Self {
+        Self { emitter, grace_period, fault: Mutex::new(None) }
     }
 
     /// Reports an event, and waits until the emitter took it.
@@ -88,7 +88,7 @@ impl GuardedEmitter {
         }
         // Keep a copy: dropping the emitter's future drops its event too.
         let kept = event.must_arrive().then(|| event.clone());
-        let told = self.patience.with("emitter", async { self.emitter.emit(event).await }).await;
+        let told = self.grace_period.with("emitter", async { self.emitter.emit(event).await }).await;
         let is_stuck = matches!(told, Err(EmbedderFault::Stuck { .. }));
         self.note(told);
         if let Some(event) = kept.filter(|_| is_stuck) {
