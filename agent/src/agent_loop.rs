@@ -88,7 +88,7 @@ impl AgentLoop {
         let question = Message::user(question);
         // Renews the token when the run ends or its future is dropped, so that a cancellation ends only this
         // run.
-        let _renews = Renews(&self.handle);
+        let _renews = TokenRenewal(&self.handle);
         let grace_period = GracePeriod { cancel: self.handle.token(), grace: self.config.grace };
         let run_id = self.config.run_id.clone().unwrap_or_else(|| random_id("run"));
         let _ends = EndsRun { agent: self, run_id: run_id.clone() };
@@ -109,9 +109,9 @@ impl AgentLoop {
 }
 
 /// Renews the handle's cancellation token on drop, for the next run.
-struct Renews<'a>(&'a AgentHandle);
+struct TokenRenewal<'a>(&'a AgentHandle);
 
-impl Drop for Renews<'_> {
+impl Drop for TokenRenewal<'_> {
     fn drop(&mut self) {
         self.0.renew();
     }

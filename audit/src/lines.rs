@@ -20,7 +20,7 @@ pub(super) struct LogLines<F> {
 
 /// One line.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LogLine<'a> {
+pub(super) struct NumberedLine<'a> {
     /// Its number, from 1, counted from the start of the reading.
     pub(super) number: u64,
     /// Its byte offset in the file.
@@ -55,7 +55,7 @@ impl<F: Borrow<File>> LogLines<F> {
     }
 
     /// The next line; none at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<LogLine<'_>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<NumberedLine<'_>>> {
         self.line.clear();
         let offset = self.offset;
         let mut end = LineEnd::File;
@@ -82,7 +82,7 @@ impl<F: Borrow<File>> LogLines<F> {
             end = LineEnd::TooLong;
         }
         self.number += 1;
-        Ok(Some(LogLine { number: self.number, offset, bytes: &self.line, end }))
+        Ok(Some(NumberedLine { number: self.number, offset, bytes: &self.line, end }))
     }
 }
 

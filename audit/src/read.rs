@@ -112,7 +112,7 @@ impl Row {
 
 /// The part of a row that tells which calls are open; cheaper to parse than a [`Row`].
 #[derive(Debug, Deserialize)]
-pub(super) struct Glance<'line> {
+pub(super) struct OpenCallFields<'line> {
     pub(super) seq: u64,
     pub(super) event: Event,
     #[serde(borrow)]

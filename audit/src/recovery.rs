@@ -14,8 +14,8 @@ use super::{
     error::AuditError,
     files::LogFiles,
     lines::{LineEnd, LogLines},
-    live::{self, Dead},
-    read::{Glance, Row},
+    live::{self, DeadLiveFile},
+    read::{OpenCallFields, Row},
     row::{CallEnding, Event, Outcome, Phase},
     writer::LogWriter,
 };
@@ -74,10 +74,10 @@ pub(super) fn close_dead_calls(files: &LogFiles, writer: &mut LogWriter) -> Resu
 fn open_begins(
     files: &LogFiles,
     writer: &LogWriter,
-    dead: &[Dead],
+    dead: &[DeadLiveFile],
     from: u64,
 ) -> Result<Vec<Row>, AuditError> {
-    let processes: HashSet<&str> = dead.iter().map(Dead::process).collect();
+    let processes: HashSet<&str> = dead.iter().map(DeadLiveFile::process).collect();
     let mut lines = LogLines::new(&files.log, row_boundary(files, from, writer.end()), writer.end());
     // Count the begins: a call id may occur twice, since models choose them.
     let mut open: HashMap<(String, String), Vec<Vec<u8>>> = HashMap::new();
@@ -86,7 +86,7 @@ fn open_begins(
             continue;
         }
         // An invalid line is no call. Only the verifier reports it.
-        let Ok(glance) = serde_json::from_slice::<Glance<'_>>(line.bytes) else {
+        let Ok(glance) = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes) else {
             continue;
         };
         if !processes.contains(glance.process.as_ref()) {

@@ -5,8 +5,8 @@ use std::{collections::HashMap, fmt, path::Path};
 use super::{
     chain::{self, BadLine, GENESIS, Hash, Link},
     error::AuditError,
-    lines::{LineEnd, LogLine, LogLines},
-    read::{self, Glance},
+    lines::{LineEnd, LogLines, NumberedLine},
+    read::{self, OpenCallFields},
     row::Event,
 };
 
@@ -121,11 +121,11 @@ struct ChainWalk {
 }
 
 impl ChainWalk {
-    fn step(&mut self, line: &LogLine<'_>) {
+    fn step(&mut self, line: &NumberedLine<'_>) {
         if line.end != LineEnd::File {
             self.rows += 1;
         }
-        let glance = serde_json::from_slice::<Glance<'_>>(line.bytes).ok();
+        let glance = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes).ok();
         if self.broken.is_none() {
             match self.follow(line, glance.is_some()) {
                 Ok(link) => (self.last_seq, self.head) = (link.seq, link.hash),
@@ -143,7 +143,7 @@ impl ChainWalk {
         }
     }
 
-    fn follow(&self, line: &LogLine<'_>, is_row: bool) -> Result<Link, BreakReason> {
+    fn follow(&self, line: &NumberedLine<'_>, is_row: bool) -> Result<Link, BreakReason> {
         match line.end {
             LineEnd::Newline => {}
             LineEnd::File => return Err(BreakReason::TornTail),
@@ -165,7 +165,7 @@ impl ChainWalk {
         }
     }
 
-    fn note(&mut self, glance: Glance<'_>) {
+    fn note(&mut self, glance: OpenCallFields<'_>) {
         let call = (glance.process.into_owned(), glance.call_id.into_owned());
         match glance.event {
             Event::Begin => {

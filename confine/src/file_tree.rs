@@ -220,7 +220,7 @@ impl<'a> PreparedTree<'a> {
         sys::set_mount_attributes(
             self.root.as_fd(),
             attributes(MountAttrFlags::MOUNT_ATTR_RDONLY),
-            sys::Depth::One,
+            sys::MountDepth::One,
         )
     }
 }
@@ -264,7 +264,7 @@ fn copy_mount(what: BorrowedFd<'_>, wanted: MountAttrFlags) -> io::Result<OwnedF
         | OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::AT_RECURSIVE;
     let copy = rustix::mount::open_tree(what, "", how)?;
-    sys::set_mount_attributes(copy.as_fd(), attributes(wanted), sys::Depth::All)?;
+    sys::set_mount_attributes(copy.as_fd(), attributes(wanted), sys::MountDepth::All)?;
     Ok(copy)
 }
 

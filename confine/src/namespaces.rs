@@ -30,7 +30,7 @@ use attempt::NamespaceAttempt;
 
 /// The separate user of a file tree, if it is possible: another user than the owner of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Apart {
+pub struct SeparateUser {
     /// The owner of the files.
     pub owner: ProcessUser,
     /// The separate user. Its number must be larger than the owner's, and no other process may have it.
@@ -56,7 +56,7 @@ pub struct Namespaces {
 
 /// A process in its namespaces.
 #[derive(Debug)]
-pub struct Inside {
+pub struct NamespacedProcess {
     /// One report for each of [`Layer::NAMESPACES`], in that order.
     pub reports: Vec<LayerReport>,
     /// The tree, if there is one. Without it the process is in its old tree.
@@ -92,7 +92,7 @@ impl Namespaces {
         one_thread: &SingleThreaded,
         waived: &[Layer],
         user: Option<ProcessUser>,
-        apart: Option<Apart>,
+        apart: Option<SeparateUser>,
     ) -> Result<Self, ConfineError> {
         let mut this = Self { reports: Vec::new(), ..Self::none(&LayerStatus::Waived) };
         for layer in Layer::NAMESPACES {
@@ -116,7 +116,7 @@ impl Namespaces {
         this.has_own_users = !admin;
         // Only with privileges in the initial user namespace can owners be mapped. Without that map, the
         // owner is the tree's user.
-        if admin && let Some(Apart { owner, other }) = apart {
+        if admin && let Some(SeparateUser { owner, other }) = apart {
             this.apart = apart::map(one_thread, owner, other).ok().map(|map| (other, map));
         }
         if this.wanted.contains(&Layer::PidNamespace) {
@@ -146,7 +146,7 @@ impl Namespaces {
         one_thread: &SingleThreaded,
         canary: &Canary,
         tree: &FileTree,
-    ) -> Result<Inside, ConfineError> {
+    ) -> Result<NamespacedProcess, ConfineError> {
         if self.wanted.contains(&Layer::PidNamespace) {
             let attempt = NamespaceAttempt::outer_process(self.outer);
             let evidence = attempt.proof(Layer::PidNamespace, self.outer_seen)?;
@@ -176,7 +176,7 @@ impl Namespaces {
         };
         let place = |layer| Layer::NAMESPACES.iter().position(|one| *one == layer);
         self.reports.sort_by_key(|report| place(report.layer));
-        Ok(Inside { reports: self.reports, tree, has_own_users: self.has_own_users })
+        Ok(NamespacedProcess { reports: self.reports, tree, has_own_users: self.has_own_users })
     }
 
     fn enter_one(

@@ -396,14 +396,14 @@ pub(crate) fn close_from(first: libc::c_uint, _one_thread: &SingleThreaded) -> i
 
 /// A child that has ended: its id, its raw wait status, and its resource usage.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reaped {
+pub(crate) struct ReapedChild {
     pub(crate) pid: libc::pid_t,
     pub(crate) status: libc::c_int,
     pub(crate) usage: libc::rusage,
 }
 
 /// Waits for any child; `None` if there is none left.
-pub(crate) fn wait_for_any() -> io::Result<Option<Reaped>> {
+pub(crate) fn wait_for_any() -> io::Result<Option<ReapedChild>> {
     loop {
         let mut status = 0;
         // SAFETY: all-zero bytes are a valid `rusage`, a struct of integers.
@@ -411,7 +411,7 @@ pub(crate) fn wait_for_any() -> io::Result<Option<Reaped>> {
         // SAFETY: both variables are valid for writing and outlive the call.
         let pid = unsafe { libc::wait4(-1, &raw mut status, 0, &raw mut usage) };
         if pid > 0 {
-            return Ok(Some(Reaped { pid, status, usage }));
+            return Ok(Some(ReapedChild { pid, status, usage }));
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
@@ -435,7 +435,7 @@ pub(crate) fn unshare(
 
 /// The depth of a change to mounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
+pub(crate) enum MountDepth {
     /// One mount.
     One,
     /// This mount and all mounts below it.
@@ -443,7 +443,11 @@ pub(crate) enum Depth {
 }
 
 /// Sets attributes of a mount, for good.
-pub(crate) fn set_mount_attributes(mount: BorrowedFd<'_>, attributes: u64, depth: Depth) -> io::Result<()> {
+pub(crate) fn set_mount_attributes(
+    mount: BorrowedFd<'_>,
+    attributes: u64,
+    depth: MountDepth,
+) -> io::Result<()> {
     change_mount(mount, libc::mount_attr { attr_set: attributes, ..NO_CHANGE }, depth)
 }
 
@@ -451,14 +455,14 @@ pub(crate) fn set_mount_attributes(mount: BorrowedFd<'_>, attributes: u64, depth
 pub(crate) fn map_mount(mount: BorrowedFd<'_>, map: BorrowedFd<'_>) -> io::Result<()> {
     let userns_fd = u64::try_from(map.as_raw_fd()).map_err(io::Error::other)?;
     let attr_set = u64::from(rustix::mount::MountAttrFlags::MOUNT_ATTR_IDMAP.bits());
-    change_mount(mount, libc::mount_attr { attr_set, userns_fd, ..NO_CHANGE }, Depth::All)
+    change_mount(mount, libc::mount_attr { attr_set, userns_fd, ..NO_CHANGE }, MountDepth::All)
 }
 
 const NO_CHANGE: libc::mount_attr =
     libc::mount_attr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
 
-fn change_mount(mount: BorrowedFd<'_>, change: libc::mount_attr, depth: Depth) -> io::Result<()> {
-    let recursive = if depth == Depth::All { libc::AT_RECURSIVE } else { 0 };
+fn change_mount(mount: BorrowedFd<'_>, change: libc::mount_attr, depth: MountDepth) -> io::Result<()> {
+    let recursive = if depth == MountDepth::All { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the path is a valid empty string, the size is that of `change`, and both outlive the call,
     // which only reads them.
     let result = unsafe {

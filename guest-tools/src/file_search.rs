@@ -61,7 +61,7 @@ pub async fn file_search(
     let mut files =
         FileSearcher::new(matcher, context as usize, SearchReport::new(max_results as usize, context > 0));
     if found.is_file() {
-        files.search(&root, path.as_str(), Chosen::ByName);
+        files.search(&root, path.as_str(), SearchReason::ByName);
         return Ok(answer(&files.report, None));
     }
     if !found.is_dir() {
@@ -69,7 +69,7 @@ pub async fn file_search(
     }
     let mut walk = FileWalk::of(&root, &path, glob)?;
     while let Some(file) = walk.next_file() {
-        files.search(Path::new(file.system), file.guest, Chosen::ByWalk);
+        files.search(Path::new(file.system), file.guest, SearchReason::ByWalk);
         if files.report.is_full() {
             break;
         }
@@ -83,7 +83,7 @@ pub async fn file_search(
 
 /// The reason why a file is searched.
 #[derive(Clone, Copy, PartialEq)]
-enum Chosen {
+enum SearchReason {
     /// The call names it.
     ByName,
     ByWalk,

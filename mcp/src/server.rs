@@ -32,7 +32,7 @@ pub struct McpServer {
 
 /// State shared by all sessions.
 struct ServerState {
-    offered: watch::Sender<Arc<Offered>>,
+    offered: watch::Sender<Arc<OfferedRegistry>>,
     approver: Mutex<Option<Arc<dyn Approver>>>,
     clients: Clients,
     limits: McpLimits,
@@ -40,7 +40,7 @@ struct ServerState {
 }
 
 /// A registry, and its tools as clients see them.
-pub(super) struct Offered {
+pub(super) struct OfferedRegistry {
     pub(super) registry: Arc<ToolRegistry>,
     pub(super) tools: Vec<Tool>,
     /// The registry's changes since then.
@@ -118,7 +118,7 @@ impl McpServer {
     }
 
     /// The registry that is served, and its tools at this moment.
-    pub(super) fn offered(&self) -> Arc<Offered> {
+    pub(super) fn offered(&self) -> Arc<OfferedRegistry> {
         let known = Arc::clone(&self.shared.offered.borrow());
         if !known.changes.has_changed() {
             return known;
@@ -129,17 +129,17 @@ impl McpServer {
 
     /// Updates the offered tools after a call, which may have found that a tool cannot run. Clients are
     /// notified if the list changes.
-    pub(super) fn look_again(&self, known: &Arc<Offered>) {
+    pub(super) fn look_again(&self, known: &Arc<OfferedRegistry>) {
         if known.registry.offered().len() != known.tools.len() {
             self.list_again(known);
         }
     }
 
-    fn list_again(&self, known: &Arc<Offered>) {
+    fn list_again(&self, known: &Arc<OfferedRegistry>) {
         let now = offered(Arc::clone(&known.registry)).unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools stays as it was");
             let (registry, changes) = (Arc::clone(&known.registry), known.registry.changes());
-            Arc::new(Offered { registry, tools: known.tools.clone(), changes })
+            Arc::new(OfferedRegistry { registry, tools: known.tools.clone(), changes })
         });
         // Skip the update if another registry is served meanwhile.
         let _is_changed = self.shared.offered.send_if_modified(|served| {
@@ -152,7 +152,7 @@ impl McpServer {
     }
 
     /// Notifies of changes to the offered tools.
-    pub(super) fn changes(&self) -> watch::Receiver<Arc<Offered>> {
+    pub(super) fn changes(&self) -> watch::Receiver<Arc<OfferedRegistry>> {
         self.shared.offered.subscribe()
     }
 
@@ -182,11 +182,11 @@ impl fmt::Debug for McpServer {
     }
 }
 
-fn offered(registry: Arc<ToolRegistry>) -> Result<Arc<Offered>, McpError> {
+fn offered(registry: Arc<ToolRegistry>) -> Result<Arc<OfferedRegistry>, McpError> {
     // Before the tools are read: a change meanwhile is then seen as one.
     let changes = registry.changes();
     let tools = listing::tools(&registry)?;
-    Ok(Arc::new(Offered { registry, tools, changes }))
+    Ok(Arc::new(OfferedRegistry { registry, tools, changes }))
 }
 
 /// Counter of running calls.

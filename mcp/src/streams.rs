@@ -29,14 +29,14 @@ use tokio::{
 const PUMP_BYTES: usize = 64 << 10;
 
 /// The stream of incoming messages.
-pub(super) type InputStream = Pin<Box<dyn AsyncRead + Send>>;
+pub(super) type MessageInput = Pin<Box<dyn AsyncRead + Send>>;
 /// The stream of outgoing messages.
-pub(super) type OutputStream = Pin<Box<dyn AsyncWrite + Send>>;
+pub(super) type MessageOutput = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// Both streams of the protocol.
 pub(super) struct McpStreams {
-    pub(super) input: InputStream,
-    pub(super) output: OutputStream,
+    pub(super) input: MessageInput,
+    pub(super) output: MessageOutput,
     /// Thread that writes the output if the stream is not async itself; ends when all is written.
     pub(super) pump: Option<JoinHandle<()>>,
 }
@@ -56,7 +56,7 @@ pub(super) fn take() -> io::Result<McpStreams> {
     Ok(McpStreams { input, output, pump })
 }
 
-fn reader(input: OwnedFd) -> io::Result<InputStream> {
+fn reader(input: OwnedFd) -> io::Result<MessageInput> {
     Ok(match kind(&input, false)? {
         StreamKind::Pipe(pipe) => Box::pin(pipe::Receiver::from_file(pipe)?),
         StreamKind::Socket => Box::pin(socket(input)?),
@@ -68,7 +68,7 @@ fn reader(input: OwnedFd) -> io::Result<InputStream> {
     })
 }
 
-fn writer(output: OwnedFd) -> io::Result<(OutputStream, Option<JoinHandle<()>>)> {
+fn writer(output: OwnedFd) -> io::Result<(MessageOutput, Option<JoinHandle<()>>)> {
     Ok(match kind(&output, true)? {
         StreamKind::Pipe(pipe) => (Box::pin(pipe::Sender::from_file(pipe)?), None),
         StreamKind::Socket => (Box::pin(socket(output)?), None),

@@ -13,7 +13,9 @@ use serde::Serialize;
 use crate::{
     Approval, AuditSync, Layer, Limits, MemoryBytes, MountName, OutputBytes, PolicySource, ProfileName,
     ProtectedPaths,
-    file::{Faults, LimitEntries, Placed, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy},
+    file::{
+        Faults, LimitEntries, PlacedValue, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy,
+    },
     limits::{as_millis, as_optional_millis},
     shell::{ShellOrAbsence, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
@@ -21,7 +23,7 @@ use crate::{
 
 /// The meaning of a policy. Two texts with the same meaning have equal values of this type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Effective {
+pub(crate) struct EffectivePolicy {
     pub(crate) version: u32,
     pub(crate) require: BTreeSet<Layer>,
     /// The folder of each mount.
@@ -134,7 +136,7 @@ impl ToolRule {
 ///
 /// Defaults never grant: a missing tier gets no mounts and asks, a missing `require` means all layers, and
 /// the shipped protected names hold unless one is excepted by name.
-pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
+pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePolicy {
     let limits = resolve_limits(&file.limits);
     let mounts: BTreeMap<MountName, String> =
         file.mounts.iter().map(|mount| (mount.value.name.clone(), mount.value.folder.clone())).collect();
@@ -160,7 +162,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
     }
 
     let shell = resolve_shell(file.shell.as_ref(), &mounts, &limits, faults);
-    Effective {
+    EffectivePolicy {
         version: 1,
         require: match &file.require {
             Some(layers) => layers.iter().map(|layer| layer.value).collect(),
@@ -182,7 +184,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
 /// Finds the profile that a name refers to.
 pub(crate) fn find_profile(
     profiles: &BTreeMap<ProfileName, BTreeMap<MountName, Access>>,
-    name: &Placed<String>,
+    name: &PlacedValue<String>,
     faults: &mut Faults<'_>,
 ) -> Option<ProfileName> {
     let found = profiles.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
@@ -198,7 +200,7 @@ pub(crate) fn find_profile(
 /// Finds the mount that a name refers to.
 pub(crate) fn find_mount(
     mounts: &BTreeMap<MountName, String>,
-    name: &Placed<String>,
+    name: &PlacedValue<String>,
     faults: &mut Faults<'_>,
 ) -> Option<MountName> {
     let found = mounts.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());

@@ -7,7 +7,7 @@ use portcullis_types::SandboxTier;
 use crate::{
     AuditSync, GrantedMount, Layer, Limits, LoadOptions, MountSpec, PolicyDigest, PolicyError, PolicyFault,
     ProfileName, ProtectedPaths, ShellAbsence, ShellPolicy,
-    effective::{Effective, resolve},
+    effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
     known::ToolPlace,
@@ -19,7 +19,7 @@ use crate::{
 /// policy is another value with another [`PolicyDigest`].
 #[derive(Debug, Clone)]
 pub struct WorkspaceSecurityPolicy {
-    effective: Effective,
+    effective: EffectivePolicy,
     /// The mounts of the policy, in the form in which callers open them.
     mounts: Vec<MountSpec>,
     /// The mounts of every profile, in the form of a grant.
@@ -207,7 +207,7 @@ impl WorkspaceSecurityPolicy {
         &self.digest
     }
 
-    pub(crate) fn effective(&self) -> &Effective {
+    pub(crate) fn effective(&self) -> &EffectivePolicy {
         &self.effective
     }
 
@@ -219,7 +219,7 @@ impl WorkspaceSecurityPolicy {
         mounts.cloned().unwrap_or_else(|| Arc::new([]))
     }
 
-    fn from_effective(effective: Effective) -> Self {
+    fn from_effective(effective: EffectivePolicy) -> Self {
         let mounts = effective
             .mounts
             .iter()

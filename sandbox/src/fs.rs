@@ -29,7 +29,7 @@ use super::{
     verdict::{Errno, PathVerdict, Violation, split},
 };
 use crate::{
-    links::Exposed,
+    links::ExposedFiles,
     mounts::{MountHandle, real_path, resolve_beneath as resolve},
     repository,
 };
@@ -55,7 +55,7 @@ pub(super) struct GuestFs {
     slots: BTreeMap<u32, Slot>,
     preopens: Arc<[Preopen]>,
     protected: Arc<ProtectedPaths>,
-    exposed: Arc<Exposed>,
+    exposed: Arc<ExposedFiles>,
     used: Vec<bool>,
     violation: Option<Violation>,
 }
@@ -112,7 +112,7 @@ impl GuestFs {
     pub(super) fn new(
         preopens: Arc<[Preopen]>,
         protected: Arc<ProtectedPaths>,
-        exposed: Arc<Exposed>,
+        exposed: Arc<ExposedFiles>,
     ) -> Self {
         let mut slots = BTreeMap::from([(0, Slot::Stdin), (1, Slot::Stdout), (2, Slot::Stderr)]);
         for (number, (index, preopen)) in (FIRST_PREOPEN..).zip(preopens.iter().enumerate()) {

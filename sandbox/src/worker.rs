@@ -28,7 +28,7 @@ use super::{
     ticker::TickerGuard,
     transfer_reader::TransferReader,
 };
-use crate::links::Exposed;
+use crate::links::ExposedFiles;
 
 /// How long a worker polls for its next call before it sleeps. Waking a thread costs 10 to 60 µs, and more if
 /// the processor itself sleeps: as much as the call. Calls often come in a row; between two of them the
@@ -49,7 +49,7 @@ pub(super) struct WorkerJob {
     pub(super) time_limit: Duration,
     pub(super) protected: Arc<ProtectedPaths>,
     /// The exposed private files as of the call's start: a confined worker cannot search for them.
-    pub(super) exposed: Arc<Exposed>,
+    pub(super) exposed: Arc<ExposedFiles>,
     pub(super) control: Arc<CallControl>,
     /// Takes progress and update frames, if the call has an observer.
     pub(super) listener: Option<Listener>,

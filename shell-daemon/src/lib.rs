@@ -65,8 +65,8 @@ pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
 pub use running::{CommandEnd, Completed, Interruption, OutputChunk, OutputStream};
 pub use server::{
-    DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits, SessionLimits,
-    Token, Unproven, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,
+    DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ProofError, ServiceLimits,
+    SessionLimits, Token, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,
 };
 pub use session::ShellSession;
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};

@@ -56,7 +56,7 @@ pub(crate) enum DescriptorSearch {
 
 /// The memory that one look has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Used {
+pub(crate) struct MemoryUse {
     pub(crate) bytes: u64,
     /// Further bytes, of processes that may still share their parents' address spaces, as after `vfork`,
     /// which the kernel does not say here. If they share them, `bytes` has these bytes already. 0 where the
@@ -96,7 +96,7 @@ pub(crate) enum Motion {
     Stopped,
 }
 
-impl Used {
+impl MemoryUse {
     fn too_many() -> Self {
         Self { partial: Some(PartialLook::TooMany), ..Self::default() }
     }
@@ -141,7 +141,7 @@ impl Meter {
         limit: u64,
         motion: Motion,
         marks: &mut Marks,
-    ) -> Used {
+    ) -> MemoryUse {
         let most = if motion == Motion::Runs { MAPPINGS_PER_LOOK } else { MOST_MAPPINGS };
         let mut shared = SharedMemory::new(&self.devices, marks, most);
         let mut used = self.look(processes, limit, motion, &mut shared);
@@ -156,7 +156,7 @@ impl Meter {
 
     /// The private pages and page tables of these processes. Pages that several of them share count once for
     /// each, unless the sum exceeds `limit`.
-    pub(crate) fn private(processes: &[ProcessEntry], limit: u64) -> Used {
+    pub(crate) fn private(processes: &[ProcessEntry], limit: u64) -> MemoryUse {
         let (own, lost) = ProcessMemory::of_each(processes);
         let mut bytes = private(&own);
         if bytes > limit {
@@ -164,7 +164,7 @@ impl Meter {
             let (kept, doubtful) = once_each(own, share_memory);
             bytes = shares(&kept) + shares(&doubtful);
         }
-        Used { bytes, partial: PartialLook::of_lost(lost, bytes, limit), ..Used::default() }
+        MemoryUse { bytes, partial: PartialLook::of_lost(lost, bytes, limit), ..MemoryUse::default() }
     }
 
     fn look(
@@ -173,7 +173,7 @@ impl Meter {
         limit: u64,
         motion: Motion,
         shared: &mut SharedMemory<'_>,
-    ) -> Used {
+    ) -> MemoryUse {
         let (mut own, lost) = ProcessMemory::of_each(processes);
         let mut doubtful = Vec::new();
         // If private pages alone exceed the limit, `maps` is not read: it may be long, and a bomb grows
@@ -182,18 +182,19 @@ impl Meter {
             (own, doubtful) = once_each(own, share_memory);
             let bytes = shares(&own);
             if bytes > limit {
-                return Used { bytes, ..Used::default() };
+                return MemoryUse { bytes, ..MemoryUse::default() };
             }
         }
         let processes = own.iter_mut().chain(&mut doubtful);
-        let Some(Mapped { unseen, of_mappings, is_hidden }) = self.add_shared(processes, motion, shared)
+        let Some(MappingTotals { unseen, of_mappings, is_hidden }) =
+            self.add_shared(processes, motion, shared)
         else {
-            return Used::too_many();
+            return MemoryUse::too_many();
         };
         let used = |bytes: u64, doubtful: u64, others: u64| {
             let is_doubtful = bytes <= limit && bytes.saturating_add(doubtful) > limit;
             let (bytes, doubtful) = if is_doubtful { (bytes, doubtful) } else { (bytes + doubtful, 0) };
-            Used {
+            MemoryUse {
                 bytes,
                 doubtful,
                 is_hidden,
@@ -224,8 +225,8 @@ impl Meter {
         processes: impl Iterator<Item = &'own mut (ProcessEntry, ProcessMemory)>,
         motion: Motion,
         shared: &mut SharedMemory<'_>,
-    ) -> Option<Mapped> {
-        let mut mapped = Mapped::default();
+    ) -> Option<MappingTotals> {
+        let mut mapped = MappingTotals::default();
         for (entry, own) in processes {
             match shared.add_mappings(entry) {
                 Ok(mappings) => {
@@ -264,12 +265,12 @@ impl Meter {
 
 /// The findings of one pass over mappings and descriptors.
 #[derive(Default)]
-struct Mapped {
+struct MappingTotals {
     /// The addresses that could be shared memory, of processes whose mappings cannot be read.
     unseen: u64,
     /// The kernel's memory for mappings.
     of_mappings: u64,
-    /// As [`Used::is_hidden`].
+    /// As [`MemoryUse::is_hidden`].
     is_hidden: bool,
 }
 

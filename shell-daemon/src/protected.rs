@@ -61,7 +61,7 @@ pub struct ProtectedFound {
 
 /// The protected paths of one session.
 #[derive(Debug)]
-pub(crate) struct Protected {
+pub(crate) struct ProtectedScanner {
     patterns: ProtectedPaths,
     mounts: Vec<ScannedMount>,
     bounds: ScanBounds,
@@ -76,7 +76,7 @@ pub(crate) struct ProtectedPlaces {
     pub(crate) fixed: Vec<PathBuf>,
 }
 
-impl Protected {
+impl ProtectedScanner {
     /// Scans for existing paths. Without patterns nothing is ever scanned.
     pub(crate) fn new(spec: &SessionSpec) -> Result<Self, ShellError> {
         Self::within(spec, USUAL_BOUNDS)

@@ -104,7 +104,7 @@ impl Interruption {
 
 /// The outcome of a command.
 #[derive(Debug)]
-pub(crate) enum Finished {
+pub(crate) enum CommandOutcome {
     Ended(CommandEnd),
     /// Its shell was killed while it waited for the command. It has run nothing.
     NotBegun,
@@ -156,13 +156,13 @@ impl RunningCommand {
         watcher: &Watcher,
         background: &Background,
         on_output: &mut dyn FnMut(OutputChunk<'_>),
-    ) -> Result<Finished, ShellError> {
+    ) -> Result<CommandOutcome, ShellError> {
         let mut buffer = vec![0; PIPE_BYTES];
         let (end, completed) = self.run_to_end(request, watcher, &mut buffer, on_output)?;
         if completed == Completed::Yes && is_unread(&self.text) {
             // Retry only without streamed input: bytes that were taken from it cannot be given again.
             return if request.input.is_none() {
-                Ok(Finished::NotBegun)
+                Ok(CommandOutcome::NotBegun)
             } else {
                 Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
             };
@@ -178,7 +178,7 @@ impl RunningCommand {
             let is_whole = completed == Completed::Yes;
             background.drain(self.streams.into_iter().flatten().collect(), self.report, watch, is_whole)?;
         }
-        Ok(Finished::Ended(CommandEnd {
+        Ok(CommandOutcome::Ended(CommandEnd {
             ending: end.ending,
             completed,
             duration,

@@ -24,8 +24,8 @@ use crate::{
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, LONGEST_KILL, SNAPSHOT_BYTES, START_TIME},
     memory::{DescriptorSearch, Meter},
     prepared::{PreparedShell, ShellStreams},
-    protected::Protected,
-    running::{Finished, RunningCommand},
+    protected::ProtectedScanner,
+    running::{CommandOutcome, RunningCommand},
     setup::setup,
     tree::{self, Process},
     watch::{SessionBounds, Watcher},
@@ -42,7 +42,7 @@ pub struct ShellSession {
     posture: SessionPosture,
     has_tree: bool,
     read_only: usize,
-    protected: Protected,
+    protected: ProtectedScanner,
     /// Removed by its drop, after all its processes have ended.
     _group: Option<ControlGroup>,
     user: Option<ProcessUser>,
@@ -82,7 +82,7 @@ impl ShellSession {
     }
 
     fn begin(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
-        let protected = Protected::new(spec)?;
+        let protected = ProtectedScanner::new(spec)?;
         let group = group(spec, &plan);
         let to_prove = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
             group.to_prove().map_err(|error| LayerStatus::Missing { reason: error.to_string() })
@@ -237,14 +237,14 @@ impl ShellSession {
         require_command(request.workdir.as_deref().unwrap_or_default())?;
         self.background.require_room()?;
         let mut result = self.attempt(request, on_output);
-        if let Ok(Finished::NotBegun) = result {
+        if let Ok(CommandOutcome::NotBegun) = result {
             // Retry once. Only a shell that has waited for long is killed by others before its command
             // begins; this one is new.
             result = self.attempt(request, on_output);
         }
         let result = result.and_then(|finished| match finished {
-            Finished::Ended(end) => Ok(CommandEnd { protected: self.protected.look(), ..end }),
-            Finished::NotBegun => {
+            CommandOutcome::Ended(end) => Ok(CommandEnd { protected: self.protected.look(), ..end }),
+            CommandOutcome::NotBegun => {
                 Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
             }
         });
@@ -261,7 +261,7 @@ impl ShellSession {
         &mut self,
         request: &CommandRequest,
         on_output: &mut dyn FnMut(OutputChunk<'_>),
-    ) -> Result<Finished, ShellError> {
+    ) -> Result<CommandOutcome, ShellError> {
         let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?.as_fd();
         let mut waiting = self.prepared.take();
         if waiting.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {

@@ -99,7 +99,7 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
         Some(known) => known,
         None => Table::read()?.below(root),
     };
-    let stopped = Stopped::at_once(root, &known.living, Instant::now() + time);
+    let stopped = StoppedProcesses::at_once(root, &known.living, Instant::now() + time);
     let look = || {
         let living = Table::read()?.below(root).living;
         Ok(living.iter().map(Target::of).collect())
@@ -201,7 +201,7 @@ pub(crate) fn left_below(root: Process) -> Result<(usize, Pace), ShellError> {
 
 /// The processes below one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Below {
+pub(crate) struct ProcessesBelow {
     /// All living ones, each after its parent.
     pub(crate) living: Vec<ProcessEntry>,
     /// The number of zombies: each takes a process number and an entry in the kernel's list.
@@ -211,7 +211,7 @@ pub(crate) struct Below {
     pub(crate) has_gap: bool,
 }
 
-impl Below {
+impl ProcessesBelow {
     /// The number of processes, zombies included.
     pub(crate) fn count(&self) -> usize {
         self.living.len() + self.ended
@@ -229,17 +229,17 @@ impl Below {
 
 /// Everything below one process, stopped.
 #[derive(Debug)]
-pub(crate) struct Frozen {
+pub(crate) struct FrozenTree {
     /// The processes that the last look found.
-    pub(crate) below: Below,
+    pub(crate) below: ProcessesBelow,
     /// A process went on although it was stopped, so `below` is no count of stopped processes.
     pub(crate) goes_on: bool,
-    stopped: Stopped,
+    stopped: StoppedProcesses,
 }
 
 /// The processes that were stopped.
 #[derive(Debug, Default)]
-struct Stopped {
+struct StoppedProcesses {
     /// Whether each process ran before. One that the command itself had stopped is not continued.
     ran: HashMap<Process, bool>,
     groups: HashSet<Pid>,
@@ -264,9 +264,9 @@ pub(crate) fn freeze(
     known: &[ProcessEntry],
     most: usize,
     time: Duration,
-) -> Result<Frozen, ShellError> {
+) -> Result<FrozenTree, ShellError> {
     let deadline = Instant::now() + time;
-    let mut stopped = Stopped::at_once(root, known, deadline);
+    let mut stopped = StoppedProcesses::at_once(root, known, deadline);
     let mut continued = HashSet::new();
     loop {
         let below = Table::read()?.below(root);
@@ -283,13 +283,13 @@ pub(crate) fn freeze(
             }
         }
         if !is_new || goes_on || below.count() > most || Instant::now() >= deadline {
-            return Ok(Frozen { below, goes_on, stopped });
+            return Ok(FrozenTree { below, goes_on, stopped });
         }
         stopped.chase_all(root, deadline);
     }
 }
 
-impl Stopped {
+impl StoppedProcesses {
     /// Stops the known processes below `root`, and those that they started meanwhile.
     fn at_once(root: Process, known: &[ProcessEntry], deadline: Instant) -> Self {
         let mut stopped = Self::default();
@@ -351,10 +351,10 @@ impl Stopped {
     }
 }
 
-impl Frozen {
+impl FrozenTree {
     /// Continues the processes that ran before.
     pub(crate) fn thaw(self) {
-        let Stopped { ran, groups, stands: _ } = self.stopped;
+        let StoppedProcesses { ran, groups, stands: _ } = self.stopped;
         // Children before parents: a running parent would see its children stopped, and a shell with job
         // control would go on with its script.
         let listed = self.below.living.iter().rev().map(|entry| entry.process);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use portcullis_confine::{
-    Apart, GroupProof, Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser,
+    GroupProof, Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser, SeparateUser,
 };
 use rustix::{
     net::{
@@ -51,7 +51,7 @@ pub(crate) struct SessionSetup {
     /// the last one.
     pub(crate) group: Result<GroupProof, LayerStatus>,
     /// The separate user of a session with its own file tree.
-    pub(crate) apart: Option<Apart>,
+    pub(crate) apart: Option<SeparateUser>,
     /// Variables besides those that every session has.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) plan: Plan,

@@ -50,7 +50,7 @@ struct SlotLease {
 
 /// A slot and mounts, handed out together.
 #[derive(Debug, Default)]
-struct Wants {
+struct SlotRequest {
     slot: bool,
     /// Names of mounts to write.
     writes: Vec<String>,
@@ -59,7 +59,7 @@ struct Wants {
 /// A slot and mounts that were handed out; returned on drop.
 #[derive(Debug)]
 struct TakenSlot {
-    wants: Wants,
+    wants: SlotRequest,
     shared: Arc<SharedSlots>,
 }
 
@@ -82,7 +82,7 @@ struct SlotsState {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    wants: Wants,
+    wants: SlotRequest,
     tell: oneshot::Sender<TakenSlot>,
 }
 
@@ -125,12 +125,12 @@ impl CallSlots {
             let message = format!("{abandoned} calls that were given up have not stopped yet");
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
         }
-        let mut taken = self.have(Wants { slot: true, writes }, cancel).await?;
+        let mut taken = self.have(SlotRequest { slot: true, writes }, cancel).await?;
         // The two are returned separately: the slot may be freed while abandoned work still writes.
         let writes = std::mem::take(&mut taken.wants.writes);
         let shared = Arc::clone(&self.shared);
         let writes = (!writes.is_empty()).then(|| {
-            Arc::new(TakenSlot { wants: Wants { slot: false, writes }, shared: Arc::clone(&shared) })
+            Arc::new(TakenSlot { wants: SlotRequest { slot: false, writes }, shared: Arc::clone(&shared) })
         });
         Ok(CallSlot { _writes: writes, held: Arc::new(SlotLease { taken: Mutex::new(Some(taken)), shared }) })
     }
@@ -149,11 +149,11 @@ impl CallSlots {
         if writes.is_empty() {
             return Ok(parent.clone());
         }
-        let writes = self.have(Wants { slot: false, writes }, cancel).await?;
+        let writes = self.have(SlotRequest { slot: false, writes }, cancel).await?;
         Ok(CallSlot { _writes: Some(Arc::new(writes)), held: Arc::clone(&parent.held) })
     }
 
-    async fn have(&self, wants: Wants, cancel: &CancellationToken) -> Result<TakenSlot, ToolError> {
+    async fn have(&self, wants: SlotRequest, cancel: &CancellationToken) -> Result<TakenSlot, ToolError> {
         let cancelled = || ToolError::cancelled("the call was cancelled before it ran");
         if cancel.is_cancelled() {
             return Err(cancelled());
@@ -175,7 +175,7 @@ impl CallSlots {
             state.queue.push_back(Waiter { number, wants, tell });
             (number, told)
         };
-        let _queued = Queued { shared: &self.shared, number };
+        let _queued = QueuePosition { shared: &self.shared, number };
         // `biased`: a batch that is cancelled frees slots, and none of its own may take them.
         tokio::select! {
             biased;
@@ -185,7 +185,7 @@ impl CallSlots {
     }
 }
 
-impl Wants {
+impl SlotRequest {
     /// Whether an earlier waiter must be served before a later one: both want to write the same mount. A
     /// nested call (which has a slot) never waits for a call without a slot: that one may be waiting for the
     /// slot of the nested call's parent.
@@ -199,16 +199,16 @@ impl Wants {
 }
 
 impl SlotsState {
-    fn can_have(&self, wants: &Wants) -> bool {
+    fn can_have(&self, wants: &SlotRequest) -> bool {
         (!wants.slot || self.free > 0) && !wants.shares_mount(&self.written)
     }
 
-    fn hand_out(&mut self, wants: &Wants) {
+    fn hand_out(&mut self, wants: &SlotRequest) {
         self.free -= usize::from(wants.slot);
         self.written.extend(wants.writes.iter().cloned());
     }
 
-    fn take_back(&mut self, wants: &Wants) {
+    fn take_back(&mut self, wants: &SlotRequest) {
         self.free += usize::from(wants.slot);
         self.written.retain(|name| !wants.writes.contains(name));
     }
@@ -243,13 +243,14 @@ impl SlotsState {
         if self.free == 0 && self.queue.iter().all(|waiter| waiter.wants.slot) {
             return None;
         }
-        let mut before: Vec<&Wants> = Vec::new();
+        let mut before: Vec<&SlotRequest> = Vec::new();
         for (at, Waiter { wants, .. }) in self.queue.iter().enumerate() {
             if self.can_have(wants) && !before.iter().any(|earlier| earlier.comes_before(wants)) {
                 return Some(at);
             }
             // Mounts are few: one waiter stands for all with the same wants.
-            let is_same = |earlier: &&Wants| earlier.slot == wants.slot && earlier.writes == wants.writes;
+            let is_same =
+                |earlier: &&SlotRequest| earlier.slot == wants.slot && earlier.writes == wants.writes;
             if !wants.writes.is_empty() && !before.iter().any(is_same) {
                 before.push(wants);
             }
@@ -275,12 +276,12 @@ impl Drop for TakenSlot {
 }
 
 /// A position in the queue; left on drop.
-struct Queued<'a> {
+struct QueuePosition<'a> {
     shared: &'a Arc<SharedSlots>,
     number: u64,
 }
 
-impl Drop for Queued<'_> {
+impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         let was_waiting = {
             let mut state = self.shared.state();

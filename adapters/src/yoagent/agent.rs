@@ -16,7 +16,7 @@ use super::{
     provider::StreamProvider,
     types::{AgentEvent, AgentTool, ToolExecutionStrategy},
 };
-use crate::{IntoTool, event_formats::yoagent::Yoagent};
+use crate::{IntoTool, event_formats::yoagent::YoagentEvents};
 
 /// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
 /// conversation.
@@ -184,7 +184,7 @@ struct Needs {
 pub struct AgentEvents {
     /// None when the run is over.
     run: Option<ActiveRun>,
-    form: Yoagent,
+    form: YoagentEvents,
     ready: VecDeque<AgentEvent>,
     end: Option<AgentEnd>,
 }
@@ -231,7 +231,7 @@ impl AgentEvents {
     fn of(events: EventReceiver, run: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             run: Some(ActiveRun { run: Some(Box::pin(run)), events }),
-            form: Yoagent::default(),
+            form: YoagentEvents::default(),
             ready: VecDeque::new(),
             end: None,
         }
@@ -239,7 +239,7 @@ impl AgentEvents {
 
     /// The events of a run that could not begin.
     fn of_no_run(end: AgentEnd) -> Self {
-        let mut form = Yoagent::default();
+        let mut form = YoagentEvents::default();
         let begin = agent::AgentEvent::AgentStart { agent_id: AGENT.to_owned(), run_id: String::new() };
         let over = agent::AgentEvent::AgentEnd { end: end.clone() };
         let ready = [begin, over].iter().flat_map(|event| form.events(event)).collect();

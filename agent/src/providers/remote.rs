@@ -49,7 +49,11 @@ impl RemoteProvider {
     }
 
     /// Sends one request, and waits until the answer begins.
-    async fn ask(&self, sent: &Sent, request: &ModelRequest) -> Result<AnswerStream, FailedRequest> {
+    async fn ask(
+        &self,
+        sent: &EncodedRequest,
+        request: &ModelRequest,
+    ) -> Result<AnswerStream, FailedRequest> {
         let limits = &self.settings.limits;
         let send = self.client.post(sent.uri.clone(), sent.headers.clone(), sent.body.clone());
         // The idle limit starts after the connection, which has its own limit.
@@ -65,7 +69,7 @@ impl RemoteProvider {
         Ok(answer)
     }
 
-    fn sent(&self, request: &ModelRequest) -> Result<Sent, ProviderError> {
+    fn sent(&self, request: &ModelRequest) -> Result<EncodedRequest, ProviderError> {
         let kind = self.settings.kind;
         let model = if request.model.is_empty() { &self.settings.model } else { &request.model };
         if model.is_empty() {
@@ -83,7 +87,7 @@ impl RemoteProvider {
         let mut headers = wire::headers(kind, self.settings.key.as_ref());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static(wire::media_type(kind)));
-        Ok(Sent {
+        Ok(EncodedRequest {
             uri: connection::uri(&wire::endpoint(kind, &self.base, model))?,
             headers,
             body: wire::body(kind, WireRequest { model, request, strict, official })?.into(),
@@ -123,7 +127,7 @@ impl Provider for RemoteProvider {
 
 /// The request as it is sent, the same at each try.
 #[derive(Debug)]
-struct Sent {
+struct EncodedRequest {
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,

@@ -34,7 +34,7 @@ fn wanted(layers: &[Layer]) -> Namespaces {
     namespaces
 }
 
-fn status(inside: &Inside, layer: Layer) -> &LayerStatus {
+fn status(inside: &NamespacedProcess, layer: Layer) -> &LayerStatus {
     &inside.reports.iter().find(|report| report.layer == layer).unwrap().status
 }
 

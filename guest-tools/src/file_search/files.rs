@@ -12,7 +12,7 @@ use grep_searcher::{
 };
 
 use super::{
-    Chosen,
+    SearchReason,
     any_case::LineMatcher,
     report::{Group, SearchReport, SearchedLine},
 };
@@ -50,11 +50,11 @@ impl FileSearcher {
     /// A walked file with a NUL byte is binary: it is skipped, or, if long, searched up to the part with that
     /// byte. A file that the call names is searched like in ripgrep, but a match in it is only reported and
     /// not shown.
-    pub(super) fn search(&mut self, system: &Path, guest: &str, chosen: Chosen) {
+    pub(super) fn search(&mut self, system: &Path, guest: &str, chosen: SearchReason) {
         let Self { report, matcher, searcher, buffer } = self;
         searcher.set_binary_detection(match chosen {
-            Chosen::ByName => BinaryDetection::convert(0),
-            Chosen::ByWalk => BinaryDetection::quit(0),
+            SearchReason::ByName => BinaryDetection::convert(0),
+            SearchReason::ByWalk => BinaryDetection::quit(0),
         });
         let group = report.begin(guest);
         let mut sink = LineSink { report, matcher, group, chosen, binary: None };
@@ -67,11 +67,11 @@ impl FileSearcher {
         });
         let LineSink { group, binary, .. } = sink;
         match searched {
-            Ok(()) if binary.is_some() && chosen == Chosen::ByWalk && group.is_empty() => {
+            Ok(()) if binary.is_some() && chosen == SearchReason::ByWalk && group.is_empty() => {
                 report.binary += 1;
                 return;
             }
-            Ok(()) => report.cut_at_binary += usize::from(binary.is_some() && chosen == Chosen::ByWalk),
+            Ok(()) => report.cut_at_binary += usize::from(binary.is_some() && chosen == SearchReason::ByWalk),
             Err(error) if is_line_too_long(&error) => report.cut_at_long_line += 1,
             // Deleted since its directory was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
@@ -109,7 +109,7 @@ struct LineSink<'a> {
     report: &'a mut SearchReport,
     matcher: &'a LineMatcher,
     group: Group,
-    chosen: Chosen,
+    chosen: SearchReason,
     /// The offset of the first NUL byte.
     binary: Option<u64>,
 }
@@ -144,6 +144,6 @@ impl Sink for LineSink<'_> {
 
     fn binary_data(&mut self, _: &Searcher, offset: u64) -> io::Result<bool> {
         self.binary.get_or_insert(offset);
-        Ok(self.chosen == Chosen::ByName)
+        Ok(self.chosen == SearchReason::ByName)
     }
 }

@@ -27,7 +27,7 @@ use rmcp::{
 };
 use tokio::sync::Mutex;
 
-use super::{BearerToken, MCP_PATH, answering::Answering};
+use super::{BearerToken, MCP_PATH, answering::OpenRequests};
 use crate::{
     McpServer,
     limits::McpLimits,
@@ -121,7 +121,7 @@ pub(super) struct Gate {
     sessions: Arc<LocalSessionManager>,
     /// Held while a session is created, so that two requests cannot both take the last place.
     making: Mutex<()>,
-    answering: Answering,
+    answering: OpenRequests,
     /// Fires when the server shall stop.
     stop: CancellationToken,
     service: StreamableHttpService<ClientSession, LocalSessionManager>,
@@ -153,7 +153,7 @@ impl Gate {
             Arc::clone(&sessions),
             config,
         );
-        let (making, answering) = (Mutex::new(()), Answering::default());
+        let (making, answering) = (Mutex::new(()), OpenRequests::default());
         Self { access, limits, sessions, making, answering, stop, service }
     }
 
@@ -194,7 +194,7 @@ impl Gate {
         let mut answering = None;
         // Other content types are left to the protocol's service, which refuses them.
         if request.method() == Method::POST && is_json(request.headers()) {
-            let wire::Decoded { message, text } = match wire::decode(&body) {
+            let wire::DecodedMessage { message, text } = match wire::decode(&body) {
                 Ok(decoded) => decoded,
                 Err(unreadable) => return unreadable_answer(unreadable),
             };

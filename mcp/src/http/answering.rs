@@ -20,30 +20,30 @@ type RequestKey = (HeaderValue, RequestId);
 
 /// The set of requests being answered.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Answering {
+pub(super) struct OpenRequests {
     keys: Arc<Mutex<HashSet<RequestKey>>>,
     ended: Arc<Notify>,
 }
 
 /// A request being answered. Its id is free when the last holder, the call or the answer's body, drops this.
 #[derive(Debug)]
-pub(super) struct Answered {
-    among: Answering,
+pub(super) struct OpenRequest {
+    among: OpenRequests,
     key: RequestKey,
 }
 
-impl Answering {
+impl OpenRequests {
     /// Registers a message of a session. Returns none for a message that is not a request or that has no
     /// session.
     pub(super) fn begin(
         &self,
         session: Option<&HeaderValue>,
         message: &RxJsonRpcMessage<RoleServer>,
-    ) -> Result<Option<Arc<Answered>>, Unreadable> {
+    ) -> Result<Option<Arc<OpenRequest>>, Unreadable> {
         let (Some(session), JsonRpcMessage::Request(request)) = (session, message) else { return Ok(None) };
         let key = (session.clone(), request.id.clone());
         if self.lock().insert(key.clone()) {
-            return Ok(Some(Arc::new(Answered { among: self.clone(), key })));
+            return Ok(Some(Arc::new(OpenRequest { among: self.clone(), key })));
         }
         let error = ErrorData::invalid_request("a request with this id is not answered yet", None);
         Err(Unreadable { id: Some(key.1), error })
@@ -71,7 +71,7 @@ impl Answering {
     }
 }
 
-impl Drop for Answered {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.among.lock().remove(&self.key);
         self.among.ended.notify_waiters();

@@ -8,7 +8,7 @@ use super::{
 
 /// Something that a program runs in turn.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Runs {
+pub(super) enum RunTarget {
     /// A text that is read as a command.
     Text(String),
     /// A program with its arguments.
@@ -58,7 +58,7 @@ pub(super) fn unread<T>(name: &str) -> Result<T, String> {
 ///
 /// # Errors
 /// The reason why they are unknown.
-pub(super) fn runs(words: &[CommandWord]) -> Result<Vec<Runs>, String> {
+pub(super) fn runs(words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some((program, arguments)) = words.split_first() else { return Ok(Vec::new()) };
     let Some(name) = program.program() else { return Ok(Vec::new()) };
     if SHELLS.contains(&name) {
@@ -75,7 +75,7 @@ pub(super) fn runs(words: &[CommandWord]) -> Result<Vec<Runs>, String> {
         "hash" => Ok(arguments
             .windows(2)
             .filter(|pair| is_cluster_with(&pair[0], 'p'))
-            .map(|pair| Runs::Program(vec![pair[1].clone()]))
+            .map(|pair| RunTarget::Program(vec![pair[1].clone()]))
             .collect()),
         "find" | "gfind" | "fd" | "fdfind" => find(arguments),
         _ if LOGINS.contains(&name) => login(name, arguments),
@@ -98,14 +98,14 @@ pub(super) fn known(program: &str, word: &CommandWord) -> Result<String, String>
 }
 
 /// A word that is read as a command.
-pub(super) fn text(program: &str, word: &CommandWord) -> Result<Runs, String> {
-    known(program, word).map(Runs::Text)
+pub(super) fn text(program: &str, word: &CommandWord) -> Result<RunTarget, String> {
+    known(program, word).map(RunTarget::Text)
 }
 
 /// Words that are joined and read as a command.
-pub(super) fn joined(program: &str, words: &[CommandWord]) -> Result<Runs, String> {
+pub(super) fn joined(program: &str, words: &[CommandWord]) -> Result<RunTarget, String> {
     let texts = words.iter().map(|word| known(program, word)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Runs::Text(texts.join(" ")))
+    Ok(RunTarget::Text(texts.join(" ")))
 }
 
 /// The words after a leading `--`, which ends options.
@@ -123,26 +123,26 @@ fn is_cluster_with(word: &CommandWord, letter: char) -> bool {
 }
 
 /// `alias NAME=VALUE`: the text that the name will run, followed by arguments that are not known yet.
-fn aliased(text: &str) -> Runs {
-    Runs::Text(match text.split_once('=') {
+fn aliased(text: &str) -> RunTarget {
+    RunTarget::Text(match text.split_once('=') {
         Some((_, value)) => format!("{value} \"$@\""),
         None => ":".to_owned(),
     })
 }
 
 /// A file that is read as a command: a program like any other, unless it is the input of the shell.
-fn file(name: &str, words: &[CommandWord]) -> Result<Vec<Runs>, String> {
+fn file(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some(word) = words.first() else { return Ok(Vec::new()) };
     let path = known(name, word)?;
     if path == "-" || INPUTS.iter().any(|input| path.starts_with(input)) {
         return unread(name);
     }
-    Ok(vec![Runs::Program(words.to_vec())])
+    Ok(vec![RunTarget::Program(words.to_vec())])
 }
 
 /// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`: options stand anywhere, and other words may
 /// be a user, a file or an argument of the shell.
-fn login(name: &str, arguments: &[CommandWord]) -> Result<Vec<Runs>, String> {
+fn login(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut found = Vec::new();
     let mut rest = arguments.iter().enumerate();
     while let Some((at, word)) = rest.next() {
@@ -152,19 +152,19 @@ fn login(name: &str, arguments: &[CommandWord]) -> Result<Vec<Runs>, String> {
             Some(_) | None => None,
         };
         if let Some(value) = value {
-            found.push(Runs::Text(value));
+            found.push(RunTarget::Text(value));
         } else if option == "--" {
-            found.push(Runs::Program(arguments[at + 1..].to_vec()));
+            found.push(RunTarget::Program(arguments[at + 1..].to_vec()));
         } else if is_long_command(&option) {
             found.extend(rest.next().map(|(_, word)| text(name, word)).transpose()?);
         } else if let Some((_, value)) = option.split_once('c').filter(|_| is_cluster_with(word, 'c')) {
             match value {
                 "" => found.extend(rest.next().map(|(_, word)| text(name, word)).transpose()?),
-                value => found.push(Runs::Text(value.to_owned())),
+                value => found.push(RunTarget::Text(value.to_owned())),
             }
         }
     }
-    found.retain(|runs| !matches!(runs, Runs::Program(words) if words.is_empty()));
+    found.retain(|runs| !matches!(runs, RunTarget::Program(words) if words.is_empty()));
     if found.is_empty() { unread(name) } else { Ok(found) }
 }
 
@@ -174,7 +174,7 @@ fn is_long_command(option: &str) -> bool {
 }
 
 /// `sh -c TEXT`, or `sh FILE`. A shell that reads its input is refused: it runs text that no rule has seen.
-fn shell(name: &str, arguments: &[CommandWord]) -> Result<Vec<Runs>, String> {
+fn shell(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
         let option = known(name, word)?;
@@ -206,7 +206,7 @@ const FIND_RUNS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "
 
 /// The source of a placeholder's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Filled {
+pub(super) enum PlaceholderSource {
     /// The path of a file, which never looks like an option.
     ByPaths,
     /// Any input.
@@ -218,10 +218,10 @@ pub(super) enum Filled {
 pub(super) fn with_placeholders(
     words: &[CommandWord],
     placeholder: &str,
-    filled: Filled,
+    filled: PlaceholderSource,
 ) -> Vec<CommandWord> {
     let name = words.first().and_then(CommandWord::program);
-    let harmless = filled == Filled::ByPaths
+    let harmless = filled == PlaceholderSource::ByPaths
         && name.is_some_and(|name| !name.contains(placeholder) && !runs_others(name));
     match harmless || placeholder.is_empty() {
         true => words.to_vec(),
@@ -238,7 +238,7 @@ pub(super) fn runs_others(name: &str) -> bool {
 }
 
 /// `find … -exec PROGRAM … ;`
-fn find(arguments: &[CommandWord]) -> Result<Vec<Runs>, String> {
+fn find(arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut found = Vec::new();
     let mut rest = arguments;
     while let Some((word, after)) = rest.split_first() {
@@ -252,10 +252,10 @@ fn find(arguments: &[CommandWord]) -> Result<Vec<Runs>, String> {
         if FIND_RUNS.contains(&text) {
             let end = rest.iter().position(|word| matches!(word.literal(), Some(";" | "+")));
             let (program, after) = rest.split_at(end.unwrap_or(rest.len()));
-            found.push(Runs::Program(with_placeholders(program, "{}", Filled::ByPaths)));
+            found.push(RunTarget::Program(with_placeholders(program, "{}", PlaceholderSource::ByPaths)));
             rest = after;
         }
     }
-    found.retain(|runs| !matches!(runs, Runs::Program(words) if words.is_empty()));
+    found.retain(|runs| !matches!(runs, RunTarget::Program(words) if words.is_empty()));
     Ok(found)
 }

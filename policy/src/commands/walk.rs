@@ -10,7 +10,7 @@ use brush_parser::ast::{
 use super::{
     Operator, builtins,
     read::{self, FoundPrograms},
-    runs::{self, Runs},
+    runs::{self, RunTarget},
     text,
     words::{self, CommandWord},
 };
@@ -342,8 +342,8 @@ impl Walker {
         self.depth += 1;
         for inner in runs {
             match inner {
-                Runs::Text(command) => self.text(&command)?,
-                Runs::Program(words) => self.invocation(words)?,
+                RunTarget::Text(command) => self.text(&command)?,
+                RunTarget::Program(words) => self.invocation(words)?,
             }
         }
         self.depth -= 1;

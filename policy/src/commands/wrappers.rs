@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    runs::{Filled, Runs, joined, known, text, unread, with_placeholders},
+    runs::{PlaceholderSource, RunTarget, joined, known, text, unread, with_placeholders},
     words::CommandWord,
 };
 
@@ -141,7 +141,11 @@ const MAX_READINGS: usize = 16;
 
 /// The program behind a wrapper's options. An unknown option may take a value or not, so both readings are
 /// followed.
-pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[CommandWord]) -> Result<Vec<Runs>, String> {
+pub(super) fn wrapped(
+    name: &str,
+    wrapper: &Wrapper,
+    arguments: &[CommandWord],
+) -> Result<Vec<RunTarget>, String> {
     let mut found = Vec::new();
     let mut starts = vec![0];
     let mut seen = BTreeSet::new();
@@ -201,19 +205,23 @@ fn only_asks(name: &str, arguments: &[CommandWord]) -> bool {
 
 /// The command text of an option. With `env`, the words that follow are arguments of the text's last program;
 /// with other wrappers they are not.
-fn given(name: &str, command: String, rest: &[CommandWord]) -> Runs {
+fn given(name: &str, command: String, rest: &[CommandWord]) -> RunTarget {
     if name != "env" {
-        return Runs::Text(command);
+        return RunTarget::Text(command);
     }
     let quoted = rest.iter().map(|word| match word.literal() {
         Some(text) => format!(" '{}'", text.replace('\'', "'\\''")),
         None => " \"$@\"".to_owned(),
     });
-    Runs::Text(command + &quoted.collect::<String>())
+    RunTarget::Text(command + &quoted.collect::<String>())
 }
 
 /// The command text in a cluster of one-letter options, as in `env -iS 'COMMAND'`.
-fn clustered_command(name: &str, wrapper: &Wrapper, words: &[CommandWord]) -> Result<Option<Runs>, String> {
+fn clustered_command(
+    name: &str,
+    wrapper: &Wrapper,
+    words: &[CommandWord],
+) -> Result<Option<RunTarget>, String> {
     let Some(cluster) = words.first().and_then(CommandWord::literal).filter(|text| !text.starts_with("--"))
     else {
         return Ok(None);
@@ -233,8 +241,8 @@ fn clustered_command(name: &str, wrapper: &Wrapper, words: &[CommandWord]) -> Re
 }
 
 /// The call that `xargs` makes: its input stands at the end, or at the placeholder.
-fn filled_by_input(runs: Runs, arguments: &[CommandWord]) -> Runs {
-    let Runs::Program(mut words) = runs else { return runs };
+fn filled_by_input(runs: RunTarget, arguments: &[CommandWord]) -> RunTarget {
+    let RunTarget::Program(mut words) = runs else { return runs };
     let mut placeholders = Vec::new();
     for (at, word) in arguments.iter().enumerate() {
         match word.literal() {
@@ -250,10 +258,10 @@ fn filled_by_input(runs: Runs, arguments: &[CommandWord]) -> Runs {
         }
     }
     for placeholder in &placeholders {
-        words = with_placeholders(&words, placeholder, Filled::ByInput);
+        words = with_placeholders(&words, placeholder, PlaceholderSource::ByInput);
     }
     words.push(CommandWord::unknown());
-    Runs::Program(words)
+    RunTarget::Program(words)
 }
 
 /// The role of a word among a wrapper's options.
@@ -305,7 +313,7 @@ fn option(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRole,
 }
 
 /// The program that a wrapper runs, after its options.
-fn program(name: &str, wrapper: &Wrapper, operands: &[CommandWord]) -> Result<Vec<Runs>, String> {
+fn program(name: &str, wrapper: &Wrapper, operands: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some(program) = operands.get(wrapper.operands..).filter(|words| !words.is_empty()) else {
         return Ok(Vec::new());
     };
@@ -313,8 +321,8 @@ fn program(name: &str, wrapper: &Wrapper, operands: &[CommandWord]) -> Result<Ve
         // These pass a text of several words to a shell.
         let texts: Option<Vec<_>> = program.iter().map(CommandWord::literal).collect();
         let text = texts.filter(|texts| texts.iter().any(|text| text.contains(char::is_whitespace)));
-        let text = text.map(|texts| Runs::Text(texts.join(" ")));
-        return Ok(text.into_iter().chain([Runs::Program(program.to_vec())]).collect());
+        let text = text.map(|texts| RunTarget::Text(texts.join(" ")));
+        return Ok(text.into_iter().chain([RunTarget::Program(program.to_vec())]).collect());
     }
     // `flock FILE -c COMMAND`: the option may stand after the operand too.
     if program[0].literal().is_some_and(|word| wrapper.with_command.contains(&word)) {
@@ -324,7 +332,7 @@ fn program(name: &str, wrapper: &Wrapper, operands: &[CommandWord]) -> Result<Ve
         // `watch` passes its words to a shell as one text.
         return Ok(vec![joined(name, program)?]);
     }
-    Ok(vec![Runs::Program(program.to_vec())])
+    Ok(vec![RunTarget::Program(program.to_vec())])
 }
 
 /// Whether an option is one of these, or an abbreviation of a long one.

@@ -6,7 +6,7 @@ use portcullis_types::Shown;
 
 use crate::{PolicyFault, PolicySource};
 
-use super::Placed;
+use super::PlacedValue;
 
 /// The number of faults that are kept; the rest is counted. An overlay written by an agent could hold
 /// thousands.
@@ -55,7 +55,7 @@ impl<'s> Faults<'s> {
     }
 
     /// Adds a warning: the line is valid, but its author hardly means what it says.
-    pub(crate) fn warn_at<T>(&mut self, placed: &Placed<T>, message: impl AsRef<str>) {
+    pub(crate) fn warn_at<T>(&mut self, placed: &PlacedValue<T>, message: impl AsRef<str>) {
         if self.warned.len() < MAX_FAULTS {
             let warning = self.told(placed.at, &placed.key, message.as_ref());
             self.warned.push((placed.at, warning));
@@ -87,7 +87,7 @@ impl<'s> Faults<'s> {
     }
 
     /// Adds a fault where a value stands.
-    pub(crate) fn add_at<T>(&mut self, placed: &Placed<T>, message: impl AsRef<str>) {
+    pub(crate) fn add_at<T>(&mut self, placed: &PlacedValue<T>, message: impl AsRef<str>) {
         self.add(placed.at, &placed.key, message);
     }
 
@@ -190,7 +190,7 @@ mod tests {
         let text = " ".repeat(100);
         let mut faults = Faults::new(PolicySource { name: "p", text: &text });
         for at in 0..60 {
-            faults.warn_at(&Placed { value: (), at, key: "k".to_owned() }, "m");
+            faults.warn_at(&PlacedValue { value: (), at, key: "k".to_owned() }, "m");
         }
         let told = faults.take_warnings();
         assert_eq!(told.len(), 51);

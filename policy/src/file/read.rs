@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry, did_you_mean, keys,
-    model::{Placed, ProtectEntries},
+    model::{PlacedValue, ProtectEntries},
     reduction::read_reduction,
     section::{Section, SectionEntry},
     shell::shell,
@@ -97,7 +97,7 @@ pub(super) fn check_version(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) {
     }
 }
 
-pub(super) fn layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<Placed<Layer>> {
+pub(super) fn layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<Layer>> {
     let elements = entry.list(faults).unwrap_or_default();
     elements
         .iter()
@@ -120,7 +120,7 @@ fn protect(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
 }
 
 /// Reads `[protect]` of a reduction, which only adds names.
-pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Placed<Pattern>> {
+pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<Pattern>> {
     for entry in section.entries().filter(|entry| entry.name != "paths") {
         let message = if keys::PROTECT.contains(&entry.name) {
             "only the operator's policy may take a shipped name away; this section only adds".to_owned()
@@ -138,7 +138,7 @@ pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> Ve
     }
 }
 
-fn patterns(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<Placed<Pattern>> {
+fn patterns(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<Pattern>> {
     let elements = entry.list(faults).unwrap_or_default();
     if elements.len() > MAX_PATTERNS {
         entry.refuse(faults, format!("{} paths; at most {MAX_PATTERNS} are allowed", elements.len()));

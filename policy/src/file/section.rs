@@ -7,7 +7,7 @@ use toml::{
 
 use portcullis_types::Shown;
 
-use super::{Faults, Placed};
+use super::{Faults, PlacedValue};
 
 /// A table of the text.
 #[derive(Debug)]
@@ -180,13 +180,13 @@ impl<'t> SectionEntry<'t> {
     }
 
     /// Gives a value this entry's place.
-    pub(crate) fn placed<T>(&self, value: T) -> Placed<T> {
-        Placed { value, at: self.at, key: self.path.clone() }
+    pub(crate) fn placed<T>(&self, value: T) -> PlacedValue<T> {
+        PlacedValue { value, at: self.at, key: self.path.clone() }
     }
 
     /// Gives a value the place of this entry's key.
-    pub(crate) fn placed_at_key<T>(&self, value: T) -> Placed<T> {
-        Placed { value, at: self.key_at, key: self.path.clone() }
+    pub(crate) fn placed_at_key<T>(&self, value: T) -> PlacedValue<T> {
+        PlacedValue { value, at: self.key_at, key: self.path.clone() }
     }
 }
 

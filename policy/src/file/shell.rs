@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    Faults, Placed, ShellEntries, keys,
+    Faults, PlacedValue, ShellEntries, keys,
     section::{Section, SectionEntry},
     value::{count, one_of, size, timeout},
 };
@@ -58,7 +58,7 @@ pub(super) fn shell<A: Copy, const N: usize>(
             let parse = |text: &str| text.parse::<Operator>().map_err(|error| error.to_string());
             elements(&entry, faults, parse)
         }),
-        place: Placed { value: (), at: section.at, key: section.path().to_owned() },
+        place: PlacedValue { value: (), at: section.at, key: section.path().to_owned() },
     }
 }
 
@@ -97,7 +97,7 @@ fn elements<T>(
     entry: &SectionEntry<'_>,
     faults: &mut Faults<'_>,
     parse: impl Fn(&str) -> Result<T, String>,
-) -> Vec<Placed<T>> {
+) -> Vec<PlacedValue<T>> {
     let elements = entry.list(faults).unwrap_or_default();
     if elements.len() > MAX_ELEMENTS {
         entry.refuse(faults, format!("{} elements; at most {MAX_ELEMENTS} are allowed", elements.len()));

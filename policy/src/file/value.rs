@@ -10,7 +10,7 @@ use crate::{
 };
 
 use super::{
-    Faults, LimitEntries, Placed, did_you_mean, keys,
+    Faults, LimitEntries, PlacedValue, did_you_mean, keys,
     section::{Section, SectionEntry},
 };
 
@@ -46,12 +46,12 @@ pub(super) fn count(
 }
 
 /// Reads a length of output.
-pub(super) fn output(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Placed<OutputBytes>> {
+pub(super) fn output(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<OutputBytes>> {
     Some(entry.placed(OutputBytes(size(entry, limits::OUTPUT, faults)?)))
 }
 
 /// Reads an amount of memory.
-pub(super) fn memory(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Placed<MemoryBytes>> {
+pub(super) fn memory(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<MemoryBytes>> {
     Some(entry.placed(MemoryBytes(size(entry, limits::MEMORY, faults)?)))
 }
 
@@ -69,7 +69,7 @@ pub(super) fn size(
 }
 
 /// Reads a time limit.
-pub(super) fn timeout(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Placed<Duration>> {
+pub(super) fn timeout(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<Duration>> {
     if let Some(number) = entry.as_integer() {
         entry.refuse(
             faults,

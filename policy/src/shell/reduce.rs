@@ -10,7 +10,7 @@ use portcullis_types::Access;
 use crate::{
     MountName, ShellAbsence, ShellPolicy,
     effective::find_mount,
-    file::{Faults, Placed, ReducedAccess, ShellEntries},
+    file::{Faults, PlacedValue, ReducedAccess, ShellEntries},
     overlay::{lower, lower_duration, takes_nothing, widens},
 };
 
@@ -92,7 +92,7 @@ fn reduce_policy(
 fn reduce_mount(
     policy: &mut ShellPolicy,
     mount: &MountName,
-    access: &Placed<ReducedAccess>,
+    access: &PlacedValue<ReducedAccess>,
     faults: &mut Faults<'_>,
 ) {
     let before = match policy.access_to(mount.as_str()) {
@@ -121,7 +121,7 @@ fn reduce_mount(
 /// The elements of a list, each of which must be in `before`; `None` there means everything. Others are
 /// faults.
 fn subset<T: Clone + Ord + Display>(
-    listed: &[Placed<T>],
+    listed: &[PlacedValue<T>],
     before: Option<&BTreeSet<T>>,
     faults: &mut Faults<'_>,
 ) -> BTreeSet<T> {

@@ -17,7 +17,7 @@ use crate::{
     cli::{AGENT_ID, Agent, Common},
     error::CliError,
     output::{
-        live::{Live, Quiet},
+        live::{Live, PausingApprover},
         stream, text,
     },
     setup, sidecar,
@@ -52,7 +52,8 @@ pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError>
     // The run's events already report progress and updates.
     (caller.on_progress, caller.on_update) = (None, None);
     if let Some(live) = &live {
-        let quiet = |approver| Arc::new(Quiet::new(approver, Arc::clone(live))) as Arc<dyn Approver>;
+        let quiet =
+            |approver| Arc::new(PausingApprover::new(approver, Arc::clone(live))) as Arc<dyn Approver>;
         caller.approver = caller.approver.take().map(quiet);
     }
     let mut form = options.json.then(|| options.form.begin());

@@ -70,7 +70,7 @@ struct Findings {
     hard_links: Option<LinkFinding>,
     /// Why the tools do not start, with the causes.
     error: Option<String>,
-    missing: Vec<Missing>,
+    missing: Vec<MissingPart>,
 }
 
 /// One layer, as a worker thread proved it.
@@ -177,7 +177,7 @@ impl LinkFinding {
 
 /// A missing part, and how to get it.
 #[derive(Debug, Serialize)]
-struct Missing {
+struct MissingPart {
     what: String,
     required: bool,
     remedy: String,
@@ -385,20 +385,20 @@ fn count(registry: &ToolRegistry) -> ToolCount {
     }
 }
 
-fn missing(layers: &[LayerFinding], support: &KernelSupport) -> Vec<Missing> {
+fn missing(layers: &[LayerFinding], support: &KernelSupport) -> Vec<MissingPart> {
     let mut missing = Vec::new();
     for finding in layers {
         let LayerFinding { layer, required, status, .. } = finding;
         let required = *required;
         match status {
             LayerStatus::Enforced => {}
-            LayerStatus::Partial { missing: rights } => missing.push(Missing {
+            LayerStatus::Partial { missing: rights } => missing.push(MissingPart {
                 what: format!("{layer}: {}", rights.join(", ")),
                 required: false,
                 remedy: "a newer kernel restricts these too; until then seccomp refuses what they would"
                     .to_owned(),
             }),
-            LayerStatus::Waived => missing.push(Missing {
+            LayerStatus::Waived => missing.push(MissingPart {
                 what: layer.to_string(),
                 required,
                 remedy: match support.missing(*layer) {
@@ -407,12 +407,16 @@ fn missing(layers: &[LayerFinding], support: &KernelSupport) -> Vec<Missing> {
                 },
             }),
             LayerStatus::Missing { reason } => {
-                missing.push(Missing { what: layer.to_string(), required, remedy: remedy(*layer, reason) });
+                missing.push(MissingPart {
+                    what: layer.to_string(),
+                    required,
+                    remedy: remedy(*layer, reason),
+                });
             }
         }
     }
     if !HostWasmToolRunner::has_pagemap_scan() {
-        missing.push(Missing {
+        missing.push(MissingPart {
             what: "pagemap_scan".to_owned(),
             required: false,
             remedy: "Linux 6.7 or newer with /proc mounted; without it calls take longer".to_owned(),

@@ -14,7 +14,7 @@ use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver};
 use portcullis_types::{Message, ToolEvent, ToolResult, async_trait};
 
-use self::streamed::Streamed;
+use self::streamed::StreamedOutput;
 use super::text;
 
 /// The most lines of a result that are shown.
@@ -33,12 +33,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// Shows the events of a run on one of the standard streams. On a terminal, a progress line at the bottom
 /// tells what the run waits for, and characters that a terminal would act on are escaped.
 pub(crate) struct Live {
-    out: Out,
+    out: EventOutput,
     state: Mutex<LiveState>,
 }
 
 /// The stream of the events.
-struct Out {
+struct EventOutput {
     stream: Mutex<Box<dyn Write + Send>>,
     /// Whether it is a terminal, which acts on control characters.
     is_terminal: bool,
@@ -57,7 +57,7 @@ struct LiveState {
     /// Whether calls run concurrently, so that results must name their tools.
     several: bool,
     /// Calls whose output was streamed.
-    streamed: Vec<(String, Streamed)>,
+    streamed: Vec<(String, StreamedOutput)>,
     /// The call that the current line of streamed output belongs to.
     streams: Option<String>,
     /// The progress line, while the run waits.
@@ -72,7 +72,7 @@ impl Live {
     /// On standard error, beside an answer on standard output.
     pub(crate) fn to_stderr() -> Self {
         let stderr = io::stderr();
-        Self::to(Out {
+        Self::to(EventOutput {
             is_terminal: stderr.is_terminal(),
             has_colours: colors_enabled_stderr(),
             stream: Mutex::new(Box::new(stderr)),
@@ -83,7 +83,7 @@ impl Live {
     /// On standard output, as the answer itself.
     pub(crate) fn to_stdout() -> Self {
         let stdout = io::stdout();
-        Self::to(Out {
+        Self::to(EventOutput {
             is_terminal: stdout.is_terminal(),
             has_colours: colors_enabled(),
             stream: Mutex::new(Box::new(stdout)),
@@ -91,7 +91,7 @@ impl Live {
         })
     }
 
-    fn to(out: Out) -> Self {
+    fn to(out: EventOutput) -> Self {
         Self { out, state: Mutex::default() }
     }
 
@@ -143,11 +143,11 @@ impl Live {
     }
 
     /// Leaves the terminal to a question until the returned value is dropped.
-    fn pause(&self) -> Paused<'_> {
+    fn pause(&self) -> LivePause<'_> {
         let mut state = self.state();
         self.end_line(&mut state);
         state.asked += 1;
-        Paused(self)
+        LivePause(self)
     }
 
     fn show_call(&self, state: &mut LiveState, event: &ToolEvent) {
@@ -219,7 +219,7 @@ impl Live {
         match state.streamed.iter_mut().find(|(known, _)| known == call) {
             Some((_, streamed)) => streamed.take(shown),
             None => {
-                let mut streamed = Streamed::default();
+                let mut streamed = StreamedOutput::default();
                 streamed.take(shown);
                 state.streamed.push((call.to_owned(), streamed));
             }
@@ -369,9 +369,9 @@ fn cut(words: &str) -> String {
 }
 
 /// Holds events back while it lives. Dropping the last one shows them.
-struct Paused<'a>(&'a Live);
+struct LivePause<'a>(&'a Live);
 
-impl Drop for Paused<'_> {
+impl Drop for LivePause<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.asked -= 1;
@@ -384,19 +384,19 @@ impl Drop for Paused<'_> {
 }
 
 /// An approver that pauses the live view while it asks.
-pub(crate) struct Quiet {
+pub(crate) struct PausingApprover {
     asked: Arc<dyn Approver>,
     live: Arc<Live>,
 }
 
-impl Quiet {
+impl PausingApprover {
     pub(crate) fn new(asked: Arc<dyn Approver>, live: Arc<Live>) -> Self {
         Self { asked, live }
     }
 }
 
 #[async_trait]
-impl Approver for Quiet {
+impl Approver for PausingApprover {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
         let _quiet = self.live.pause();
         self.asked.decide(request).await

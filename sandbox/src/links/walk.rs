@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Exposed, FileIdentity, MAX_PRIVATE_ENTRIES, Unknown,
+    ExposedFiles, FileIdentity, MAX_PRIVATE_ENTRIES, Unknown,
     place::{PlaceKind, PrivatePlace, handle_path},
 };
 
@@ -51,14 +51,14 @@ pub(super) enum CountedFiles {
 
 /// Searches all private places. Our own files briefly have two names while they are created, so a finding
 /// counts only if a second search confirms it.
-pub(super) fn private(places: &[PrivatePlace]) -> Exposed {
+pub(super) fn private(places: &[PrivatePlace]) -> ExposedFiles {
     let (mut found, mut unknown) = once(places);
     if !found.is_empty() {
         let (again, unknown_still) = once(places);
         found.retain(|identity, _| again.contains_key(identity));
         unknown = unknown.or(unknown_still);
     }
-    Exposed::of(found, unknown)
+    ExposedFiles::of(found, unknown)
 }
 
 fn once(places: &[PrivatePlace]) -> (BTreeMap<FileIdentity, String>, Option<Unknown>) {
@@ -161,7 +161,7 @@ mod tests {
     use rustix::fs::Stat;
 
     use super::*;
-    use crate::links::{PrivatePaths, Suspect};
+    use crate::links::{LinkSuspicion, PrivatePaths};
 
     fn stat(path: &Path) -> Stat {
         rustix::fs::stat(path).expect("there")
@@ -210,7 +210,7 @@ mod tests {
             }
             fs::hard_link(at(file), at("shared/innocent")).expect("linked");
             let found = private(&places);
-            assert_eq!(found.suspects(&stat(&at("shared/innocent"))), Some(Suspect::Private), "{file}");
+            assert_eq!(found.suspects(&stat(&at("shared/innocent"))), Some(LinkSuspicion::Private), "{file}");
             assert_eq!(found.suspects(&stat(&at("shared/a"))), None, "{file}");
             assert!(found.named()[0].starts_with(name) && found.named().len() == 1, "{:?}", found.named());
             fs::remove_file(at("shared/innocent")).expect("removed");
@@ -262,6 +262,6 @@ mod tests {
         std::os::unix::fs::symlink(at("shared"), at("state")).expect("linked");
         let found = private(&places);
         assert_eq!(found.suspects(&stat(&at("shared/a"))), None);
-        assert_eq!(found.suspects(&stat(&at("shared/log"))), Some(Suspect::Private));
+        assert_eq!(found.suspects(&stat(&at("shared/log"))), Some(LinkSuspicion::Private));
     }
 }

@@ -3,8 +3,9 @@
 use std::{error::Error, os::fd::OwnedFd, sync::Arc};
 
 use portcullis_confine::{
-    Bind, Canary, ConfineError, FileTree, Inside, Layer, LayerReport, LayerStatus, Namespaces, PathRule,
-    ProcessConfinement, ProcessPosture, Requirement, SingleThreaded, confine_current_process, probe_kernel,
+    Bind, Canary, ConfineError, FileTree, Layer, LayerReport, LayerStatus, NamespacedProcess, Namespaces,
+    PathRule, ProcessConfinement, ProcessPosture, Requirement, SingleThreaded, confine_current_process,
+    probe_kernel,
 };
 use rustix::{
     fs::{Mode, OFlags},
@@ -76,10 +77,10 @@ fn apply(
     waived: &[Layer],
     canary: Canary,
     binds: Vec<Bind>,
-    inside: Inside,
+    inside: NamespacedProcess,
     one_thread: &SingleThreaded,
 ) -> Result<SessionReady, Box<dyn Error>> {
-    let Inside { reports: before, tree, has_own_users } = inside;
+    let NamespacedProcess { reports: before, tree, has_own_users } = inside;
     let kernel = probe_kernel();
     let missing: Vec<LayerReport> = [Layer::Landlock, Layer::Seccomp]
         .into_iter()

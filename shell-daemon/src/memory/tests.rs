@@ -48,7 +48,7 @@ fn kill_unreaped(child: &mut Child, entry: &ProcessEntry) {
     .unwrap();
 }
 
-fn used(entries: &[ProcessEntry], limit: u64, motion: Motion) -> Used {
+fn used(entries: &[ProcessEntry], limit: u64, motion: Motion) -> MemoryUse {
     Meter::new(DescriptorSearch::Looked).unwrap().used(entries, limit, motion, &mut Marks::default())
 }
 
@@ -59,13 +59,13 @@ fn a_look_that_lost_too_much_memory_is_no_count() {
     assert_eq!(used(&listed, 1 << 40, Motion::Runs).partial, None, "the control");
     kill_unreaped(&mut child, &listed[0]);
     for _ in ["dead", "buried"] {
-        assert_eq!(used(&listed, 1 << 40, Motion::Runs), Used::default());
+        assert_eq!(used(&listed, 1 << 40, Motion::Runs), MemoryUse::default());
         let close = listed[0].virtual_bytes - 1;
         assert_eq!(
             used(&listed, close, Motion::Runs),
-            Used { partial: Some(PartialLook::Lost), ..Used::default() }
+            MemoryUse { partial: Some(PartialLook::Lost), ..MemoryUse::default() }
         );
-        assert_eq!(used(&listed, close, Motion::Stopped), Used::default(), "nothing goes on");
+        assert_eq!(used(&listed, close, Motion::Stopped), MemoryUse::default(), "nothing goes on");
         let _ = child.wait();
     }
 }
@@ -166,7 +166,7 @@ fn possible_copy_of_the_parents_memory_is_doubtful() {
 
 #[test]
 fn memory_that_may_be_counted_twice_is_believed_when_it_lasts() {
-    let used = |bytes, doubtful| Used { bytes, doubtful, ..Used::default() };
+    let used = |bytes, doubtful| MemoryUse { bytes, doubtful, ..MemoryUse::default() };
     let mut doubt = None;
     let begun = Instant::now();
     assert_eq!(used(70, 60).settled(100, &mut doubt, begun), 70);

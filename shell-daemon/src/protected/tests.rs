@@ -46,12 +46,12 @@ impl World {
         }
     }
 
-    fn protected(&self, patterns: &[&str]) -> Protected {
+    fn protected(&self, patterns: &[&str]) -> ProtectedScanner {
         self.protected_within(patterns, USUAL_BOUNDS)
     }
 
     /// With a first scan within these bounds.
-    fn protected_within(&self, patterns: &[&str], bounds: ScanBounds) -> Protected {
+    fn protected_within(&self, patterns: &[&str], bounds: ScanBounds) -> ProtectedScanner {
         let mount = |name: &str, access| SessionMount {
             name: name.to_owned(),
             path: self.0.path().join(name),
@@ -75,7 +75,7 @@ impl World {
             waived: Vec::new(),
             protect: ProtectedPaths::parse(patterns.iter().copied()).unwrap(),
         };
-        Protected::within(&spec, bounds).unwrap()
+        ProtectedScanner::within(&spec, bounds).unwrap()
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     health,
     input::{AfterInput, StdinSender},
     refusal::{self, RefusalCode},
-    session_thread::{self, HeldSession, Info, Keeping, Started},
+    session_thread::{self, HeldSession, Info, SessionContext, StartedSession},
 };
 use crate::CommandRequest;
 use portcullis_shell_protocol::{
@@ -53,7 +53,7 @@ impl Shell for ShellCalls {
         let CheckedRequest { spec, mounts, limits, places } =
             creation::understand(daemon, request.get_ref())?;
         let id = Id::random()?;
-        let keeping = Keeping {
+        let keeping = SessionContext {
             id,
             connection: Arc::downgrade(connection),
             idle_timeout: daemon.config.session.idle_timeout,
@@ -66,7 +66,7 @@ impl Shell for ShellCalls {
         let (line, starting) = session_thread::start(spec, keeping)
             .map_err(|error| RefusalCode::Start.because(format!("start a thread: {error}")))?;
         let gone = || RefusalCode::Start.because("the session's thread ended");
-        let Started { posture, has_own_tree } =
+        let StartedSession { posture, has_own_tree } =
             starting.await.map_err(|_gone| gone())?.map_err(|error| refusal::not_started(&error))?;
         let info = Info { posture: posture.clone(), limits, places, has_own_tree };
         connection.add_session(id, HeldSession::new(line, info));

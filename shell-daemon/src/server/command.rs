@@ -23,7 +23,7 @@ use super::{
     daemon::Daemon,
     input::StdinSender,
     refusal::{self, RefusalCode},
-    session_thread::Life,
+    session_thread::SessionLife,
 };
 use crate::{
     BackgroundOutput, Cancellation, Canceller, CommandEnd, CommandRequest, Completed, Ending, Interruption,
@@ -91,7 +91,7 @@ impl Drop for Claims {
 impl SessionCommand {
     /// Runs the command, once. `forget` removes the session from its connection, in case it ends with the
     /// command.
-    pub(super) fn run(self, session: &mut ShellSession, forget: impl FnOnce()) -> Life {
+    pub(super) fn run(self, session: &mut ShellSession, forget: impl FnOnce()) -> SessionLife {
         let Self { id, daemon, request, background_from, control, mut outlet, claims } = self;
         let judged = if control.cancelled.is_cancelled() {
             // The caller is gone, or the session is about to end.
@@ -105,20 +105,20 @@ impl SessionCommand {
         if let Err(status) = judged {
             drop(claims);
             outlet.refuse(status);
-            return Life::GoesOn;
+            return SessionLife::GoesOn;
         }
         if !outlet.accept(id) {
-            return Life::GoesOn;
+            return SessionLife::GoesOn;
         }
         let deadline = Instant::now() + request.timeout;
         let result = session.run(&request, &mut |chunk| outlet.deliver(chunk, deadline, &control.cancelled));
         let life = match &result {
-            Ok(_) => Life::GoesOn,
-            Err(error) if lets_live(error) => Life::GoesOn,
+            Ok(_) => SessionLife::GoesOn,
+            Err(error) if lets_live(error) => SessionLife::GoesOn,
             Err(error) => {
                 tracing::warn!(command = %id, error = portcullis_types::chain(error), "a session ended with its command");
                 forget();
-                Life::Over
+                SessionLife::Over
             }
         };
         drop(claims);

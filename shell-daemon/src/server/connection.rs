@@ -52,14 +52,14 @@ pub(super) struct Connection {
     greeted: AtomicBool,
     /// Permits for the sessions that it may still start.
     pub(super) places: Arc<Semaphore>,
-    owned: Mutex<Owned>,
+    owned: Mutex<OwnedByConnection>,
     closed: CancellationToken,
     cut: CancellationToken,
 }
 
 /// The sessions and commands that end with a connection.
 #[derive(Debug, Default)]
-struct Owned {
+struct OwnedByConnection {
     sessions: HashMap<Id, Arc<HeldSession>>,
     commands: HashMap<Id, Arc<Control>>,
     is_closed: bool,
@@ -159,7 +159,7 @@ impl Connection {
         self.closed.cancel();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Owned> {
+    fn lock(&self) -> MutexGuard<'_, OwnedByConnection> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error, health::Proven,
-    refusal::RefusalCode, session_thread::ShellProof,
+    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error,
+    health::ProvenPosture, refusal::RefusalCode, session_thread::ShellProof,
 };
 
 /// The daemon.
@@ -31,7 +31,7 @@ pub(super) struct Daemon {
     mounts: Vec<OwnedFd>,
     pub(super) launcher: PathBuf,
     /// The last answer about the daemon's health.
-    pub(super) health: Arc<AsyncMutex<Option<Proven>>>,
+    pub(super) health: Arc<AsyncMutex<Option<ProvenPosture>>>,
     pub(super) shell: ShellProof,
     pub(super) connections: Arc<Semaphore>,
     pub(super) sessions: Arc<Semaphore>,

@@ -40,7 +40,7 @@ mod session_thread;
 pub use config::{DaemonConfig, DaemonMount, ServiceLimits, SessionLimits};
 pub use embedded::{EMBEDDED_ENTRY, EmbeddedSetup, embedded_main, enter_if_embedded};
 pub use error::DaemonError;
-pub use health::Unproven;
+pub use health::ProofError;
 pub use logs::log_filter;
 pub use serve::serve;
 pub use standalone::shelld_main;

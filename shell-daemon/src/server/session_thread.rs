@@ -28,7 +28,7 @@ use crate::{SessionSpec, ShellError, ShellSession};
 /// A started session. Dropping the last handle kills its command and ends it.
 #[derive(Debug)]
 pub(super) struct HeldSession {
-    work: mpsc::Sender<Work>,
+    work: mpsc::Sender<SessionWork>,
     /// One permit: a session runs one command at a time.
     pub(super) turn: Arc<Semaphore>,
     pub(super) info: Info,
@@ -55,26 +55,26 @@ pub(super) struct Info {
 
 /// The facts that are known once a session has started.
 #[derive(Debug)]
-pub(super) struct Started {
+pub(super) struct StartedSession {
     pub(super) posture: PostureReport,
     /// Its mounts have the clients' names, and not their real paths.
     pub(super) has_own_tree: bool,
 }
 
-enum Work {
+enum SessionWork {
     Run(Box<SessionCommand>),
     End(oneshot::Sender<Result<(), ShellError>>),
 }
 
 /// Whether a session is usable after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum SessionLife {
     GoesOn,
     Over,
 }
 
 /// The data of a session's thread besides the session.
-pub(super) struct Keeping {
+pub(super) struct SessionContext {
     pub(super) id: Id,
     pub(super) connection: Weak<Connection>,
     pub(super) idle_timeout: Duration,
@@ -83,7 +83,7 @@ pub(super) struct Keeping {
     pub(super) _places: [OwnedSemaphorePermit; 2],
 }
 
-impl Drop for Keeping {
+impl Drop for SessionContext {
     fn drop(&mut self) {
         // However the thread ends, the connection must not list a session that is gone.
         if let Some(connection) = self.connection.upgrade() {
@@ -93,13 +93,13 @@ impl Drop for Keeping {
 }
 
 /// The channel to a session's thread.
-pub(super) struct SessionChannel(mpsc::Sender<Work>);
+pub(super) struct SessionChannel(mpsc::Sender<SessionWork>);
 
 /// Starts a session on a new thread. Dropping the returned line ends it.
 pub(super) fn start(
     spec: SessionSpec,
-    keeping: Keeping,
-) -> std::io::Result<(SessionChannel, oneshot::Receiver<Result<Started, ShellError>>)> {
+    keeping: SessionContext,
+) -> std::io::Result<(SessionChannel, oneshot::Receiver<Result<StartedSession, ShellError>>)> {
     let (line, work) = mpsc::channel();
     let (started, starting) = oneshot::channel();
     thread::Builder::new().name("shell-session".to_owned()).stack_size(STACK_BYTES).spawn(move || {
@@ -108,7 +108,7 @@ pub(super) fn start(
                 // Fails if the call was dropped. Its `SessionChannel` is gone then too, so `keep` ends the
                 // session at once.
                 let has_own_tree = session.has_own_tree();
-                let _ = started.send(Ok(Started { posture: report(&session), has_own_tree }));
+                let _ = started.send(Ok(StartedSession { posture: report(&session), has_own_tree }));
                 let (ended, reply) = keep(session, &work, &keeping);
                 // Jobs that were sent to an ended session are dropped here; they were not run.
                 drop(work);
@@ -145,7 +145,11 @@ pub(super) struct ShellProof(Arc<AtomicBool>);
 /// The result of ending a session, and the sender to reply to if a call asked for it.
 type EndResult = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), ShellError>>>);
 
-fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keeping) -> EndResult {
+fn keep(
+    mut session: ShellSession,
+    work: &mpsc::Receiver<SessionWork>,
+    keeping: &SessionContext,
+) -> EndResult {
     let forget = || {
         if let Some(connection) = keeping.connection.upgrade() {
             connection.forget_session(keeping.id);
@@ -153,12 +157,12 @@ fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keepin
     };
     let reply = loop {
         match work.recv_timeout(keeping.idle_timeout) {
-            Ok(Work::Run(job)) => {
-                if job.run(&mut session, forget) == Life::Over {
+            Ok(SessionWork::Run(job)) => {
+                if job.run(&mut session, forget) == SessionLife::Over {
                     break None;
                 }
             }
-            Ok(Work::End(reply)) => break Some(reply),
+            Ok(SessionWork::End(reply)) => break Some(reply),
             Err(RecvTimeoutError::Timeout) => {
                 forget();
                 tracing::info!(session = %keeping.id, "ended a session that rested too long");
@@ -198,7 +202,7 @@ impl HeldSession {
             running.control = Arc::downgrade(&job.control);
         }
         self.touch();
-        self.work.send(Work::Run(Box::new(job))).is_ok()
+        self.work.send(SessionWork::Run(Box::new(job))).is_ok()
     }
 
     /// Kills the running command, ends the session and waits for that. A session that has ended already is no
@@ -206,7 +210,7 @@ impl HeldSession {
     pub(super) async fn end(&self) -> Result<(), ShellError> {
         self.cancel();
         let (reply, ended) = oneshot::channel();
-        if self.work.send(Work::End(reply)).is_err() {
+        if self.work.send(SessionWork::End(reply)).is_err() {
             return Ok(());
         }
         ended.await.unwrap_or(Ok(()))

@@ -17,7 +17,7 @@ use super::{
     from_policy::{self, CommandLinePaths},
     logs::{self, LogFormat},
     serve::serve,
-    socket::{self, Reach, SocketFile},
+    socket::{self, SocketAccess, SocketFile},
 };
 use portcullis_shell_protocol::PostureReport;
 
@@ -136,7 +136,7 @@ fn listener(
         setting: "socket",
         problem: "is missing: name one with --socket, or start this by a socket unit".to_owned(),
     })?;
-    let reach = if arguments.allow_uid.is_empty() { Reach::Own } else { Reach::Others };
+    let reach = if arguments.allow_uid.is_empty() { SocketAccess::Own } else { SocketAccess::Others };
     let (listener, file) = socket::listen(path, reach)?;
     Ok((listener, Some(file)))
 }

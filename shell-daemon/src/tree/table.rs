@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::Pid;
 
-use super::{Below, Process};
+use super::{Process, ProcessesBelow};
 use crate::{ShellError, limits::THREADS_PER_PROCESS};
 
 /// The kernel's numbers about one process.
@@ -108,8 +108,8 @@ impl Table {
     }
 
     /// The processes below `root`; none if it is gone.
-    pub(crate) fn below(&self, root: Process) -> Below {
-        let mut below = Below::default();
+    pub(crate) fn below(&self, root: Process) -> ProcessesBelow {
+        let mut below = ProcessesBelow::default();
         if !self.entries.iter().any(|entry| entry.process == root && !entry.ended) {
             return below;
         }
@@ -137,8 +137,8 @@ impl Table {
 /// A process that ends during the walk can hide others from it: their new parent's list may have been read
 /// before. So the lists are read again until they show nothing new, a few times at most; otherwise the result
 /// has a gap.
-pub(crate) fn near_below(root: Process, most: usize) -> Option<Below> {
-    let mut below = Below::default();
+pub(crate) fn near_below(root: Process, most: usize) -> Option<ProcessesBelow> {
+    let mut below = ProcessesBelow::default();
     let first = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
     let Some(first) = first else { return Some(below) };
     let mut seen = HashSet::from([root.pid]);

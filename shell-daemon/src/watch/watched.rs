@@ -14,8 +14,8 @@ use crate::{
         COUNT_TIME, FREEZE_TIME, GAPS, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH,
         SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
     },
-    memory::{Marks, Meter, Motion, PartialLook, Used, shared_by_all},
-    tree::{self, Below, Process, ProcessEntry, Table},
+    memory::{Marks, MemoryUse, Meter, Motion, PartialLook, shared_by_all},
+    tree::{self, Process, ProcessEntry, ProcessesBelow, Table},
 };
 
 /// One command that is watched.
@@ -47,7 +47,7 @@ pub(super) struct WatchedCommand {
 #[derive(Clone, Copy, Debug)]
 struct MemoryCount {
     at: Instant,
-    /// As in [`crate::memory::Used`].
+    /// As in [`crate::memory::MemoryUse`].
     beside_private: u64,
     /// The memory that all processes of the machine shared then.
     shared_by_all: u64,
@@ -145,14 +145,14 @@ impl WatchedCommand {
         }
     }
 
-    fn below(&mut self) -> Result<Below, ShellError> {
+    fn below(&mut self) -> Result<ProcessesBelow, ShellError> {
         let now = Instant::now();
         let has_gap = match tree::near_below(self.root, self.calm()) {
             Some(near) if now < self.next_whole || near.count() > self.calm() => return Ok(near),
             near => near.is_some_and(|near| near.has_gap),
         };
         self.next_whole = now + WHOLE_LOOK_TIME;
-        Ok(Below { has_gap, ..Table::read()?.below(self.root) })
+        Ok(ProcessesBelow { has_gap, ..Table::read()?.below(self.root) })
     }
 
     /// The most processes that need not be stopped to be counted: half of the limit, later the last count and
@@ -170,14 +170,19 @@ impl WatchedCommand {
     ///
     /// # Errors
     /// If the look is no valid count; the last count stays then.
-    fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<Used, PartialLook> {
+    fn note(
+        &mut self,
+        below: &ProcessesBelow,
+        motion: Motion,
+        meter: &Meter,
+    ) -> Result<MemoryUse, PartialLook> {
         self.threads = below.threads();
         if self.birth != Birth::Born {
             self.birth = self.birth.after(below, self.root.virtual_bytes());
         }
         if self.birth != Birth::Born {
             // The memory of our own program is not the command's.
-            return Ok(Used::default());
+            return Ok(MemoryUse::default());
         }
         if motion == Motion::Runs
             && let Some(used) = self.since_count(below)
@@ -207,7 +212,7 @@ impl WatchedCommand {
 
     /// The current memory, based on the last full count: only private memory is read again, and the rest of
     /// the full count is added. `None` if that count is no longer valid.
-    fn since_count(&self, below: &Below) -> Option<Used> {
+    fn since_count(&self, below: &ProcessesBelow) -> Option<MemoryUse> {
         let counted = self.counted.filter(|counted| {
             counted.at.elapsed() < COUNT_TIME
                 && shared_by_all() < counted.shared_by_all.saturating_add(HIDDEN_GROWTH)
@@ -216,10 +221,10 @@ impl WatchedCommand {
         let limit = self.bounds.memory_bytes.saturating_sub(beside_private);
         let used = Meter::private(&below.living, limit);
         let bytes = used.bytes.saturating_add(beside_private);
-        used.partial.is_none().then_some(Used { bytes, beside_private, ..used })
+        used.partial.is_none().then_some(MemoryUse { bytes, beside_private, ..used })
     }
 
-    fn breach(&self, below: &Below) -> Option<Breach> {
+    fn breach(&self, below: &ProcessesBelow) -> Option<Breach> {
         if below.count() > self.bounds.processes || self.threads > self.most_threads() {
             Some(Breach::Processes)
         } else if self.memory_bytes > self.bounds.memory_bytes {

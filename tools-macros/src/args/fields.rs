@@ -27,7 +27,7 @@ pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenSt
     let mut functions = TokenStream::new();
     let mut assertions = TokenStream::new();
     let mut connect = |variant: Option<&Ident>, fields: &mut Fields| {
-        let place = Around { facade, name, variant, default: has("default"), tagged: has("tag") };
+        let place = FieldContext { facade, name, variant, default: has("default"), tagged: has("tag") };
         for (index, field) in fields.iter_mut().enumerate() {
             // The author gives a schema because the type has none, so the type's own is not required.
             let own_schema = attributes::has_own_schema(&field.attrs);
@@ -59,7 +59,7 @@ pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenSt
 }
 
 /// The surroundings of a field.
-struct Around<'a> {
+struct FieldContext<'a> {
     facade: &'a TokenStream,
     name: &'a Ident,
     variant: Option<&'a Ident>,
@@ -69,7 +69,7 @@ struct Around<'a> {
     tagged: bool,
 }
 
-impl Around<'_> {
+impl FieldContext<'_> {
     fn field(&self, index: usize, field: &mut Field) -> Option<TokenStream> {
         let Self { facade, name, .. } = self;
         let metas = attributes::serde(&field.attrs, AttributePlace::Field, &mut Errors::default());

@@ -35,16 +35,16 @@ pub(super) enum RepairStep {
 
 /// The repaired places, and the edit that repeats the repairs on the text.
 #[derive(Debug, Default)]
-pub(super) struct Repaired {
+pub(super) struct RepairResult {
     pub(super) places: Vec<Vec<RepairStep>>,
     pub(super) edit: Option<ValueEdit>,
 }
 
 /// Repairs a value in place.
-pub(super) fn repair(value: &mut Value, schema: &Value, scope: RepairScope) -> Repaired {
+pub(super) fn repair(value: &mut Value, schema: &Value, scope: RepairScope) -> RepairResult {
     let mut pass = Pass { view: SchemaView::new(schema), scope, at: Vec::new(), places: Vec::new() };
     let edit = pass.value(value, schema);
-    Repaired { places: pass.places, edit }
+    RepairResult { places: pass.places, edit }
 }
 
 /// Whether a value contains a number that [`RepairScope::WholeNumbers`] repairs.

@@ -18,7 +18,7 @@ use super::{
     explain::{Complaints, kind_of, place_name, show_name},
     ranges::spell_out_formats,
     references::spell_out_references,
-    repair::{RepairScope, Repaired, has_whole_float, repair, reread},
+    repair::{RepairResult, RepairScope, has_whole_float, repair, reread},
     rewrite::{ValueEdit, rewrite},
     tree::{ParsedTree, Tree, Trees},
     view::{SchemaView, Types},
@@ -283,7 +283,7 @@ impl Changes {
         });
     }
 
-    fn take(&mut self, repaired: Repaired) {
+    fn take(&mut self, repaired: RepairResult) {
         self.repaired.extend(repaired.places.iter().map(|place| place_name(place)));
         if let Some(ValueEdit::Members(edits)) = repaired.edit {
             self.edits.extend(edits);

@@ -11,7 +11,7 @@ use crate::{NameHolder, RegistryError, error::BootstrapError, registered::Regist
 
 /// The modules from outside, sorted into accepted and refused.
 #[derive(Debug, Default)]
-pub(crate) struct Accepted {
+pub(crate) struct SortedModules {
     pub(crate) tools: Vec<RegisteredTool>,
     /// Name and SHA-256 of each accepted module.
     pub(crate) digests: Vec<(String, [u8; 32])>,
@@ -31,7 +31,7 @@ pub(crate) fn accept(
     modules: Vec<OutsideModule>,
     table: &ToolTable,
     lock: &Lock,
-) -> Result<Accepted, BootstrapError> {
+) -> Result<SortedModules, BootstrapError> {
     let mut candidates: Vec<ModuleCandidate> =
         modules.into_iter().map(|module| candidate(module, lock)).collect();
     let named: BTreeSet<_> = candidates
@@ -45,7 +45,7 @@ pub(crate) fn accept(
     });
     let faults: Vec<Option<ModuleError>> =
         (0..candidates.len()).map(|index| fault(&candidates, index, table)).collect();
-    let mut accepted = Accepted::default();
+    let mut accepted = SortedModules::default();
     for (candidate, fault) in candidates.into_iter().zip(faults) {
         let ModuleCandidate { module, tools, names } = candidate;
         let fault = match (tools, fault) {

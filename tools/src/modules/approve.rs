@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc};
 use portcullis_policy::{Standing, ToolOrigin};
 use portcullis_types::{ToolErrorKind, ToolName};
 
-use super::{ApproveError, Declared, Lock, LockError, Pin, PinError};
+use super::{ApproveError, DeclarationFacts, Lock, LockError, Pin, PinError};
 use crate::{
     audit::{CallEnding, CallRecord, Outcome, Record},
     call::random_id,
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ModuleApproval<'a> {
     tool: Arc<RegisteredTool>,
-    declared: Declared,
+    declared: DeclarationFacts,
     before: Option<&'a Pin>,
     registry: &'a ToolRegistry,
 }
@@ -29,7 +29,7 @@ pub struct ModuleApproval<'a> {
 /// A difference to the approved state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What changed: `module`, or the name of a fact of [`Declared::facts`].
+    /// What changed: `module`, or the name of a fact of [`DeclarationFacts::facts`].
     pub what: String,
     /// The approved value.
     pub before: String,
@@ -109,7 +109,7 @@ impl ModuleApproval<'_> {
 
     /// The tool's declaration.
     #[must_use]
-    pub fn declared(&self) -> &Declared {
+    pub fn declared(&self) -> &DeclarationFacts {
         &self.declared
     }
 

@@ -20,7 +20,7 @@ use portcullis_types::{ToolName, is_deceptive};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Deserialize;
 
-use super::{Declared, LockError};
+use super::{DeclarationFacts, LockError};
 use crate::sandbox::ModuleDigest;
 
 /// The lock's file in the state folder.
@@ -93,7 +93,12 @@ impl Lock {
     }
 
     /// Compares a tool's current module and declaration with its pin.
-    pub(crate) fn standing(&self, name: &ToolName, module: ModuleDigest, declared: &Declared) -> Standing {
+    pub(crate) fn standing(
+        &self,
+        name: &ToolName,
+        module: ModuleDigest,
+        declared: &DeclarationFacts,
+    ) -> Standing {
         match self.pin(name) {
             None => Standing::Unpinned,
             Some(pin)

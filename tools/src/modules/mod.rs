@@ -15,7 +15,7 @@ mod outside;
 mod shipped;
 
 pub use approve::{Change, ModuleApproval};
-pub use declared::Declared;
+pub use declared::DeclarationFacts;
 pub use error::{ApproveError, FolderError, LockError, ModuleError, PinError};
 pub use lock::{LOCK_FILE, Pin};
 pub use outside::RefusedModule;

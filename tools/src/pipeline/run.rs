@@ -9,7 +9,7 @@ use portcullis_types::{SafetyTier, ToolError, ToolEvent, ToolOutput};
 use super::{
     Host, PendingRecord,
     authorize::Authorized,
-    backend::{CallAttempt, ResourceUsage, Tried},
+    backend::{CallAttempt, ResourceUsage, TryOutcome},
     call_log::unrecorded,
     caller_deadline::{ensure_not_over, within_deadline},
     check::Checked,
@@ -71,7 +71,7 @@ pub(crate) async fn run(
         caller: watched.as_ref().map_or(caller, |watched| &watched.caller),
         host,
     };
-    let (Tried { result, trailer, usage, .. }, tries) = {
+    let (TryOutcome { result, trailer, usage, .. }, tries) = {
         let mut tried = std::pin::pin!(try_until_done(attempt, pending));
         match &watched {
             Some(watched) => watched.drive(&checked.call.id, tried.as_mut()).await?,
@@ -87,7 +87,7 @@ pub(crate) async fn run(
 async fn try_until_done(
     attempt: CallAttempt<'_>,
     pending: &mut PendingRecord,
-) -> Result<(Tried, usize), ToolError> {
+) -> Result<(TryOutcome, usize), ToolError> {
     for (before, pause) in PAUSES.into_iter().enumerate() {
         let mut tried = attempt.checked.tool.backend().attempt(attempt, pending).await?;
         let resume = Instant::now() + pause;

@@ -28,10 +28,10 @@ pub struct Sidecar {
     source: SidecarSource,
     /// The variables that the policy passes from this process's environment.
     environment: HashMap<String, String>,
-    connected: Mutex<Option<Arc<Connected>>>,
+    connected: Mutex<Option<Arc<SidecarSessions>>>,
     /// The same, for callers that cannot wait for a connection; while one is being made, there are no
     /// sessions.
-    last: StdMutex<Weak<Connected>>,
+    last: StdMutex<Weak<SidecarSessions>>,
     standing: AtomicU8,
 }
 
@@ -49,7 +49,7 @@ enum SidecarStanding {
 
 /// A connection with its sessions.
 #[derive(Debug)]
-pub(super) struct Connected {
+pub(super) struct SidecarSessions {
     connection: SidecarConnection,
     /// Each slot has a lock of its own, so that two first commands share a session. A session ends when its
     /// slot is removed and its last command is over.
@@ -171,13 +171,15 @@ impl Sidecar {
     }
 
     /// The connection, made if there is none.
-    pub(super) async fn connected(&self) -> Result<Arc<Connected>, SidecarError> {
+    pub(super) async fn connected(&self) -> Result<Arc<SidecarSessions>, SidecarError> {
         let mut place = self.connected.lock().await;
         if let Some(connected) = &*place {
             return Ok(Arc::clone(connected));
         }
-        let connected =
-            Arc::new(Connected { connection: self.source.connect().await?, sessions: StdMutex::default() });
+        let connected = Arc::new(SidecarSessions {
+            connection: self.source.connect().await?,
+            sessions: StdMutex::default(),
+        });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&connected);
         *place = Some(Arc::clone(&connected));
         Ok(connected)
@@ -192,7 +194,7 @@ impl Sidecar {
     }
 
     /// Notes a failure. If the connection is lost, the next call makes a new one.
-    pub(super) async fn failed(&self, connected: &Arc<Connected>, error: SidecarError) -> SidecarError {
+    pub(super) async fn failed(&self, connected: &Arc<SidecarSessions>, error: SidecarError) -> SidecarError {
         if error.is_about_this_machine() && matches!(self.source, SidecarSource::Own { .. }) {
             let (unknown, refuses) = (SidecarStanding::Unknown as u8, SidecarStanding::Refuses as u8);
             let _known =
@@ -217,7 +219,7 @@ impl fmt::Display for Sidecar {
     }
 }
 
-impl Connected {
+impl SidecarSessions {
     /// Cheap to clone; all share the connection.
     pub(super) fn client(&self) -> SidecarClient {
         self.connection.client.clone()

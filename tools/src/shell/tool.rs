@@ -18,7 +18,7 @@ use super::{
     failure::{SHELL_UNAVAILABLE, SidecarError},
     outcome::{About, outcome},
     session::{Command, Lost, Session},
-    sidecar::{Connected, SessionKey, SessionTerms, Sidecar},
+    sidecar::{SessionKey, SessionTerms, Sidecar, SidecarSessions},
 };
 use crate::{call::Caller, registered::RegisteredTool, registry::RegistryError};
 
@@ -246,7 +246,7 @@ impl ShellArguments {
 
 /// A session that only this call uses now.
 struct LockedSession {
-    connected: Arc<Connected>,
+    connected: Arc<SidecarSessions>,
     place: tokio::sync::OwnedMutexGuard<Option<Session>>,
     is_new: bool,
 }

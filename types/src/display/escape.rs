@@ -36,16 +36,16 @@ impl fmt::Display for Shown<'_> {
 /// visible base, and marks after the fourth on one character.
 #[must_use]
 pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
-    struct Escaped<'a>(&'a str);
+    struct EscapedText<'a>(&'a str);
 
-    impl fmt::Display for Escaped<'_> {
+    impl fmt::Display for EscapedText<'_> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let mut escaper = Escaper::default();
             self.0.chars().try_for_each(|character| escaper.show(character, f))
         }
     }
 
-    Escaped(text)
+    EscapedText(text)
 }
 
 /// Escapes character by character.

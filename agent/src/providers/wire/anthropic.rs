@@ -104,9 +104,9 @@ fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}'))
 }
 
-fn declared(tool: &FunctionDecl, strict: bool) -> ToolParam<'_> {
+fn declared(tool: &FunctionDecl, strict: bool) -> ToolDefinition<'_> {
     let rendered = history::schema(tool, strict.then_some(SchemaProfile::Anthropic));
-    ToolParam {
+    ToolDefinition {
         name: &tool.name,
         description: tool.description.as_deref(),
         strict: rendered.is_some(),
@@ -124,7 +124,7 @@ struct MessagesRequest<'a> {
     system: Option<String>,
     messages: Vec<InputMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<ToolParam<'a>>,
+    tools: Vec<ToolDefinition<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
 }
@@ -167,7 +167,7 @@ struct ImageSource<'a> {
 }
 
 #[derive(Serialize)]
-struct ToolParam<'a> {
+struct ToolDefinition<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,

@@ -10,7 +10,7 @@ use url::Url;
 use super::{
     AnswerReader, Progress, ReadFault, WireRequest, below, event,
     history::{self, CallHistory, HistoryBlock},
-    listed::{Listed, MAX_CHOICES},
+    listed::{BoundedList, MAX_CHOICES},
     reason, say, whole_call, with_calls,
 };
 use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
@@ -237,7 +237,7 @@ fn stop(reason: String) -> StopReason {
 #[serde(rename_all = "camelCase")]
 struct GenerateContentResponse {
     #[serde(default)]
-    candidates: Listed<Candidate, MAX_CHOICES>,
+    candidates: BoundedList<Candidate, MAX_CHOICES>,
     prompt_feedback: Option<PromptFeedback>,
     usage_metadata: Option<UsageMetadata>,
 }
@@ -259,7 +259,7 @@ struct Candidate {
 #[derive(Deserialize, Default)]
 struct AnswerContent {
     #[serde(default)]
-    parts: Listed<AnswerPart>,
+    parts: BoundedList<AnswerPart>,
 }
 
 #[derive(Deserialize)]

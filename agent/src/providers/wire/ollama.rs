@@ -7,7 +7,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     AnswerReader, Progress, ReadFault, WireRequest, event,
     history::{self, CallHistory, HistoryBlock},
-    listed::Listed,
+    listed::BoundedList,
     reason, say, whole_call, with_calls,
 };
 use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
@@ -151,7 +151,7 @@ struct ChatResponseMessage {
     content: Option<String>,
     thinking: Option<String>,
     #[serde(default)]
-    tool_calls: Listed<ChatResponseCall>,
+    tool_calls: BoundedList<ChatResponseCall>,
 }
 
 #[derive(Deserialize)]

@@ -7,7 +7,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     AnswerReader, Progress, ReadFault, WireRequest, event,
     history::{self, CallHistory, HistoryBlock},
-    listed::{Listed, MAX_CHOICES},
+    listed::{BoundedList, MAX_CHOICES},
     reason, say, with_calls,
 };
 use crate::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
@@ -191,7 +191,7 @@ fn stop(reason: String) -> StopReason {
 #[derive(Deserialize)]
 struct ChatCompletionChunk {
     #[serde(default)]
-    choices: Listed<ChunkChoice, MAX_CHOICES>,
+    choices: BoundedList<ChunkChoice, MAX_CHOICES>,
     usage: Option<CompletionUsage>,
 }
 
@@ -211,7 +211,7 @@ struct ChoiceDelta {
     /// Used by gateways.
     reasoning: Option<String>,
     #[serde(default)]
-    tool_calls: Listed<ChoiceDeltaToolCall>,
+    tool_calls: BoundedList<ChoiceDeltaToolCall>,
 }
 
 #[derive(Deserialize)]

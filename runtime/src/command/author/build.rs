@@ -46,7 +46,7 @@ pub(crate) fn run(common: &Common, options: &Build) -> Result<ExitCode, CliError
     shown.push_str("imports  nothing but what guests get\n\n");
     let tools = registry.tools();
     let rows = tools.iter().filter(|tool| is_of(tool, &modules)).map(|tool| {
-        let declared = tool.declared().map(portcullis_tools::modules::Declared::facts);
+        let declared = tool.declared().map(portcullis_tools::modules::DeclarationFacts::facts);
         let fact = |name| declared.and_then(|facts| facts.get(name)).cloned().unwrap_or_default();
         [tool.decl().name.clone(), fact("tier"), fact("timeout"), fact("roles"), fact("profile")]
     });

@@ -48,11 +48,11 @@ pub(crate) fn run(options: &New) -> Result<ExitCode, CliError> {
     let names = TemplateNames::of(&name, &sdk::seen_from(&folder, &sdk)?);
     atomic_dir::folder(&folder, 0o755, |unfinished| fill(unfinished, &names, &sdk)).map_err(|error| {
         match error {
-            Unmade::Author(error) => error,
-            Unmade::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+            NewCrateError::Author(error) => error,
+            NewCrateError::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => {
                 AuthorError::Exists { path: wanted.clone() }
             }
-            Unmade::Io(source) => AuthorError::Make { path: wanted.clone(), source },
+            NewCrateError::Io(source) => AuthorError::Make { path: wanted.clone(), source },
         }
     })?;
     stream::answer(&format!(
@@ -64,7 +64,7 @@ pub(crate) fn run(options: &New) -> Result<ExitCode, CliError> {
 }
 
 /// Writes the crate's files, and lets cargo make the lock file.
-fn fill(folder: &Path, names: &TemplateNames, sdk: &Path) -> Result<(), Unmade> {
+fn fill(folder: &Path, names: &TemplateNames, sdk: &Path) -> Result<(), NewCrateError> {
     for (path, text) in TEMPLATE {
         let path = folder.join(path);
         if let Some(parent) = path.parent() {
@@ -77,18 +77,18 @@ fn fill(folder: &Path, names: &TemplateNames, sdk: &Path) -> Result<(), Unmade> 
 
 /// Why the crate was not made; its incomplete folder is removed.
 #[derive(Debug)]
-enum Unmade {
+enum NewCrateError {
     Author(AuthorError),
     Io(io::Error),
 }
 
-impl From<AuthorError> for Unmade {
+impl From<AuthorError> for NewCrateError {
     fn from(error: AuthorError) -> Self {
         Self::Author(error)
     }
 }
 
-impl From<io::Error> for Unmade {
+impl From<io::Error> for NewCrateError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }

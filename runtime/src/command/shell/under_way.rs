@@ -18,13 +18,13 @@ pub(super) struct UnderWay(Arc<Mutex<UnderWayState>>);
 
 #[derive(Debug, Default)]
 struct UnderWayState {
-    doing: Doing,
+    doing: ShellActivity,
     /// Whether the system has asked to end, so that no command follows.
     is_over: bool,
 }
 
 #[derive(Debug, Default)]
-enum Doing {
+enum ShellActivity {
     /// Nothing that needs cleaning up.
     #[default]
     Nothing,
@@ -37,16 +37,16 @@ enum Doing {
 impl UnderWay {
     /// Goes on to the next command, with a prompt if `is_asked_for`; `false` if none must follow.
     pub(super) fn next(&self, is_asked_for: bool) -> bool {
-        self.goes_on_to(if is_asked_for { Doing::Asking } else { Doing::Nothing })
+        self.goes_on_to(if is_asked_for { ShellActivity::Asking } else { ShellActivity::Nothing })
     }
 
     /// Starts a command, and returns the token that cancels it; none if it must not run.
     pub(super) fn command(&self) -> Option<CancellationToken> {
         let cancel = CancellationToken::new();
-        self.goes_on_to(Doing::Command(cancel.clone())).then_some(cancel)
+        self.goes_on_to(ShellActivity::Command(cancel.clone())).then_some(cancel)
     }
 
-    fn goes_on_to(&self, doing: Doing) -> bool {
+    fn goes_on_to(&self, doing: ShellActivity) -> bool {
         let mut state = self.state();
         state.doing = doing;
         !state.is_over
@@ -66,9 +66,9 @@ impl Interruptible for UnderWay {
             let mut state = self.state();
             state.is_over |= interrupt == Interrupt::Terminate;
             match &state.doing {
-                Doing::Command(cancel) => return cancel.interrupt(interrupt),
-                Doing::Asking => interrupt == Interrupt::CtrlC,
-                Doing::Nothing => false,
+                ShellActivity::Command(cancel) => return cancel.interrupt(interrupt),
+                ShellActivity::Asking => interrupt == Interrupt::CtrlC,
+                ShellActivity::Nothing => false,
             }
         };
         // Print without the lock: a terminal may block.

@@ -32,7 +32,7 @@ enum Reader {
 
 fn live_for(reader: Reader) -> (Live, Screen) {
     let screen = Screen::default();
-    let live = Live::to(Out {
+    let live = Live::to(EventOutput {
         stream: Mutex::new(Box::new(screen.clone())),
         is_terminal: reader != Reader::Program,
         has_colours: reader == Reader::ColouredTerminal,

@@ -47,7 +47,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// deadline.
     ///
     /// # Errors
-    /// A failure that prevents the try; the outcome of a try is in [`Tried`].
+    /// A failure that prevents the try; the outcome of a try is in [`TryOutcome`].
     ///
     /// # Cancellation
     /// Dropping the future stops the work it has begun.
@@ -55,7 +55,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<Tried, ToolError>;
+    ) -> Result<TryOutcome, ToolError>;
 
     /// Whether the tool runs outside every sandbox. Approvers are told.
     fn is_unconfined(&self) -> bool {
@@ -114,7 +114,7 @@ pub(crate) struct CallAttempt<'a> {
 
 /// The outcome of a try.
 #[derive(Debug)]
-pub(crate) struct Tried {
+pub(crate) struct TryOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
     /// Text for the model after the output; it is kept when the output is cut.
     pub(super) trailer: Option<String>,
@@ -123,7 +123,7 @@ pub(crate) struct Tried {
     pub(super) may_try_again: bool,
 }
 
-impl Tried {
+impl TryOutcome {
     /// A result without usage that is not tried again.
     fn once(result: Result<ToolOutput, ToolError>) -> Self {
         Self { result, trailer: None, usage: None, may_try_again: false }

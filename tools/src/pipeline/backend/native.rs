@@ -16,7 +16,7 @@ use portcullis_types::{
 };
 
 use super::{
-    Backend, CallAttempt, Tried, overdue,
+    Backend, CallAttempt, TryOutcome, overdue,
     reports::{on_progress, on_update},
 };
 use crate::{
@@ -54,7 +54,7 @@ impl Backend for NativeTool {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<Tried, ToolError> {
+    ) -> Result<TryOutcome, ToolError> {
         let checked = attempt.checked;
         let has_called = Arc::new(AtomicBool::new(false));
         let ctx = context(attempt, Arc::clone(&has_called));
@@ -62,7 +62,7 @@ impl Backend for NativeTool {
         let harmless = pending.row.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
         // Not if the tool made calls itself: another try would repeat their effects.
         let may_try_again = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
-        Ok(Tried { may_try_again, ..Tried::once(result) })
+        Ok(TryOutcome { may_try_again, ..TryOutcome::once(result) })
     }
 }
 

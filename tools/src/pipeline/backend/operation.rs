@@ -5,7 +5,7 @@ use std::sync::Arc;
 use portcullis_policy::Grant;
 use portcullis_types::{ToolError, async_trait};
 
-use super::{Backend, CallAttempt, Tried, reports::on_progress};
+use super::{Backend, CallAttempt, TryOutcome, reports::on_progress};
 use crate::{
     approval::StepGrant,
     audit::Confinement,
@@ -39,7 +39,7 @@ impl Backend for VaultCopy {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<Tried, ToolError> {
+    ) -> Result<TryOutcome, ToolError> {
         let CallAttempt { checked, slot, time_limit, deadline, caller, host, .. } = attempt;
         let terms = Terms {
             operation_id: pending.row.operation_id.clone(),
@@ -49,6 +49,6 @@ impl Backend for VaultCopy {
             on_progress: on_progress(&checked.call.id, caller),
         };
         let ran = self.run(host.steps.as_ref(), &checked.call.id, checked.args.value(), terms, caller).await;
-        Ok(Tried::once(ran))
+        Ok(TryOutcome::once(ran))
     }
 }

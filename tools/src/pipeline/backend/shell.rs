@@ -3,7 +3,7 @@
 use portcullis_policy::Grant;
 use portcullis_types::{ToolError, ToolOutput, async_trait};
 
-use super::{Backend, CallAttempt, ResourceUsage, Tried, reports::on_update};
+use super::{Backend, CallAttempt, ResourceUsage, TryOutcome, reports::on_update};
 use crate::{
     audit::{Confinement, Subject, SubjectKind},
     pipeline::{Host, PendingRecord},
@@ -40,7 +40,7 @@ impl Backend for BashTool {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<Tried, ToolError> {
+    ) -> Result<TryOutcome, ToolError> {
         let CallAttempt { checked, grant, time_limit, deadline, caller, .. } = attempt;
         let terms = ShellTerms {
             args: checked.args.value(),
@@ -54,7 +54,7 @@ impl Backend for BashTool {
         let ran = self.run(terms).await;
         let (trailer, may_try_again) = (ran.trailer.clone(), ran.found_no_session);
         let (result, usage) = shell_result(ran, grant, pending);
-        Ok(Tried { result, trailer, usage, may_try_again })
+        Ok(TryOutcome { result, trailer, usage, may_try_again })
     }
 }
 
