@@ -11,8 +11,8 @@ use portcullis_types::{Access, SafetyTier, ToolName};
 use serde::Serialize;
 
 use crate::{
-    Approval, AuditSync, Layer, Limits, MemoryBytes, MountName, OutputBytes, PolicySource, ProfileName,
-    ProtectedPaths,
+    Approval, AuditSync, Limits, MemoryBytes, MountName, OutputBytes, PolicySource, ProfileName,
+    ProtectedPaths, RequiredLayer,
     file::{
         Faults, LimitEntries, PlacedValue, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy,
     },
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct EffectivePolicy {
     pub(crate) version: u32,
-    pub(crate) require: BTreeSet<Layer>,
+    pub(crate) require: BTreeSet<RequiredLayer>,
     /// The folder of each mount.
     pub(crate) mounts: BTreeMap<MountName, String>,
     /// Always holds [`ProfileName::NOTHING`].
@@ -166,7 +166,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         version: 1,
         require: match &file.require {
             Some(layers) => layers.iter().map(|layer| layer.value).collect(),
-            None => Layer::ALL.into_iter().collect(),
+            None => RequiredLayer::ALL.into_iter().collect(),
         },
         mounts,
         profiles,

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use portcullis_types::SandboxTier;
 
 use crate::{
-    AuditSync, GrantedMount, Layer, Limits, LoadOptions, MountSpec, PolicyDigest, PolicyError, PolicyFault,
-    ProfileName, ProtectedPaths, ShellAbsence, ShellPolicy,
+    AuditSync, GrantedMount, Limits, LoadOptions, MountSpec, PolicyDigest, PolicyError, PolicyFault,
+    ProfileName, ProtectedPaths, RequiredLayer, ShellAbsence, ShellPolicy,
     effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
@@ -128,12 +128,12 @@ impl WorkspaceSecurityPolicy {
 
     /// Whether every WASM call must have a layer.
     #[must_use]
-    pub fn requires(&self, layer: Layer) -> bool {
+    pub fn requires(&self, layer: RequiredLayer) -> bool {
         self.effective.require.contains(&layer)
     }
 
     /// The layers that every WASM call must have.
-    pub fn required_layers(&self) -> impl Iterator<Item = Layer> {
+    pub fn required_layers(&self) -> impl Iterator<Item = RequiredLayer> {
         self.effective.require.iter().copied()
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use portcullis_types::{Access, SafetyTier, SandboxTier};
 
 use crate::{
-    Approval, Layer, MountName, ProfileName, WorkspaceSecurityPolicy,
+    Approval, MountName, ProfileName, RequiredLayer, WorkspaceSecurityPolicy,
     effective::{EffectivePolicy, SHIPPED_PROTECTION, ToolRule},
     limits::in_largest_unit,
     shell::{shell_summary, write_shell, write_shell_demands},
@@ -150,8 +150,11 @@ fn write_demands(out: &mut String, sandbox: SandboxTier, policy: &EffectivePolic
 }
 
 fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
-    let layers: Vec<&str> =
-        Layer::ALL.into_iter().filter(|layer| policy.require.contains(layer)).map(Layer::as_str).collect();
+    let layers: Vec<&str> = RequiredLayer::ALL
+        .into_iter()
+        .filter(|layer| policy.require.contains(layer))
+        .map(RequiredLayer::as_str)
+        .collect();
     let layers = if layers.is_empty() { "none".to_owned() } else { layers.join(", ") };
     writeln!(out, "required layers: {layers}")?;
     writeln!(out, "\nprofiles")?;

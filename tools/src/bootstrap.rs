@@ -11,10 +11,10 @@ use std::{
 };
 
 use portcullis_confine::{
-    Layer as KernelLayer, Requirement, probe_kernel,
+    Layer, Requirement, probe_kernel,
     trusted::{self, TrustError},
 };
-use portcullis_policy::{DEFAULT_POLICY, Layer, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
+use portcullis_policy::{DEFAULT_POLICY, LoadOptions, PolicySource, RequiredLayer, WorkspaceSecurityPolicy};
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 
 use crate::{
@@ -111,7 +111,7 @@ async fn build_from(
 ) -> Result<RegistryBuilder, BootstrapError> {
     let policy = files.load(envelope.sandbox_tier)?;
     let kernel = probe_kernel();
-    for layer in [KernelLayer::Landlock, KernelLayer::Seccomp] {
+    for layer in [Layer::Landlock, Layer::Seccomp] {
         if requirement(&policy, layer) == Requirement::Required
             && let Some(reason) = kernel.missing(layer)
         {
@@ -135,8 +135,8 @@ async fn build_from(
         state: envelope.state.clone(),
         mounts: Arc::clone(&mounts),
         protected: Arc::new(policy.protected().clone()),
-        landlock: requirement(&policy, KernelLayer::Landlock),
-        seccomp: requirement(&policy, KernelLayer::Seccomp),
+        landlock: requirement(&policy, Layer::Landlock),
+        seccomp: requirement(&policy, Layer::Seccomp),
         concurrency: policy.concurrency(),
         compiler: envelope.compiler.clone(),
         compile_limits: CompileLimits::default(),
@@ -203,10 +203,10 @@ async fn add_found(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
     }
 }
 
-fn requirement(policy: &WorkspaceSecurityPolicy, layer: KernelLayer) -> Requirement {
+fn requirement(policy: &WorkspaceSecurityPolicy, layer: Layer) -> Requirement {
     let required = match layer {
-        KernelLayer::Landlock => policy.requires(Layer::Landlock),
-        KernelLayer::Seccomp => policy.requires(Layer::Seccomp),
+        Layer::Landlock => policy.requires(RequiredLayer::Landlock),
+        Layer::Seccomp => policy.requires(RequiredLayer::Seccomp),
         _ => false,
     };
     if required { Requirement::Required } else { Requirement::Waived }

@@ -32,7 +32,7 @@ use crate::{
 mod registration;
 
 /// The policy in force, and the tools that it is about.
-struct PolicyView {
+struct Known {
     policy: Arc<WorkspaceSecurityPolicy>,
     /// Weak: one of these tools holds this, and would keep itself and all others alive.
     tools: Weak<ServedTools>,
@@ -287,7 +287,7 @@ impl RegistryBuilder {
         tell(&recovery, &refused);
         // Set after all tools are registered and before any is called.
         let tools = Arc::new(ServedTools::new(tools));
-        let _ = known.set(PolicyView { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });
+        let _ = known.set(Known { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });
         let host = Host {
             tools,
             mounts: self.mounts.unwrap_or_default(),
@@ -334,9 +334,9 @@ fn default_state() -> Option<PathBuf> {
 
 /// Whether the policy in force would still grant what a stored output was made with: its tool may still be
 /// called and would get every mount of that grant. A tool that is not registered gets nothing.
-fn still_granted(known: Arc<OnceLock<PolicyView>>) -> StillGranted {
+fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
     Arc::new(move |stored| {
-        let Some(PolicyView { policy, tools }) = known.get() else { return false };
+        let Some(Known { policy, tools }) = known.get() else { return false };
         let Some(tools) = tools.upgrade() else { return false };
         let tools = tools.snapshot();
         let tool = stored["tool"].as_str().and_then(|tool| tools.get(tool));

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, time::Duration};
 use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
-    Approval, AuditSync, FileBytes, Layer, MemoryBytes, MountName, Operator, OutputBytes, ProfileName,
-    VariableName, commands::CommandPattern, protect::Pattern,
+    Approval, AuditSync, FileBytes, MemoryBytes, MountName, Operator, OutputBytes, ProfileName,
+    RequiredLayer, VariableName, commands::CommandPattern, protect::Pattern,
 };
 
 /// A value and its place in the text.
@@ -22,7 +22,7 @@ pub(crate) struct PlacedValue<T> {
 /// An operator's policy.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyFile {
-    pub(crate) require: Option<Vec<PlacedValue<Layer>>>,
+    pub(crate) require: Option<Vec<PlacedValue<RequiredLayer>>>,
     pub(crate) mounts: Vec<PlacedValue<MountEntry>>,
     pub(crate) profiles: Vec<PlacedValue<ProfileEntry>>,
     pub(crate) tiers: Vec<TierEntry>,
@@ -110,7 +110,7 @@ pub(crate) struct ShellEntries<A> {
 /// The content of a `[sandbox.TIER]` section or of a workspace's overlay.
 #[derive(Debug, Default)]
 pub(crate) struct Reduction {
-    pub(crate) require: Vec<PlacedValue<Layer>>,
+    pub(crate) require: Vec<PlacedValue<RequiredLayer>>,
     pub(crate) profiles: Vec<ReducedProfile>,
     pub(crate) tiers: Vec<ReducedTier>,
     pub(crate) tools: Vec<ReducedTool>,

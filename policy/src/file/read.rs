@@ -4,7 +4,7 @@ use portcullis_types::{Access, SandboxTier};
 use toml::de::DeTable;
 
 use crate::{
-    AuditSync, Layer, MountName, ProfileName,
+    AuditSync, MountName, ProfileName, RequiredLayer,
     mount::{parse_folder, parse_host_folder},
     protect::Pattern,
     source::MAX_POLICY_BYTES,
@@ -97,12 +97,12 @@ pub(super) fn check_version(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) {
     }
 }
 
-pub(super) fn layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<Layer>> {
+pub(super) fn layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<RequiredLayer>> {
     let elements = entry.list(faults).unwrap_or_default();
     elements
         .iter()
         .filter_map(|element| {
-            let layer = element.parsed(faults, one_of("layer", Layer::ALL, Layer::as_str))?;
+            let layer = element.parsed(faults, one_of("layer", RequiredLayer::ALL, RequiredLayer::as_str))?;
             Some(element.placed(layer))
         })
         .collect()

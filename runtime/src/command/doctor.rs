@@ -229,7 +229,7 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
         policy: PolicyFinding {
             source: files.operator_name().to_owned(),
             overlay: files.overlay_name().map(str::to_owned),
-            requires: policy.required_layers().map(policy::Layer::as_str).collect(),
+            requires: policy.required_layers().map(policy::RequiredLayer::as_str).collect(),
             digest,
         },
         tools: registry.as_ref().map(count),
