@@ -71,19 +71,19 @@ impl CallRunner<'_> {
                 .and_then(|timeout| Instant::now().checked_add(timeout)?.checked_add(self.config.grace)),
             never_blocks: embedder::call("executor", || self.executor.never_blocks()).unwrap_or(false),
             refuses_slowly: false,
-            told: vec![false; calls.len()],
+            announced: vec![false; calls.len()],
             results: vec![None; calls.len()],
-            asked: Vec::with_capacity(calls.len()),
+            requested: Vec::with_capacity(calls.len()),
         };
         let mut runnable = Vec::new();
         for (at, AssembledCall { call, refused }) in calls.into_iter().enumerate() {
-            turn.asked.push(call);
+            turn.requested.push(call);
             match refused {
                 Some(error) => turn.give_unrun(at, &error).await,
                 None => runnable.push(at),
             }
         }
-        let beside: Vec<bool> = runnable.iter().map(|&at| runs_beside(&turn.asked[at], offers)).collect();
+        let beside: Vec<bool> = runnable.iter().map(|&at| runs_beside(&turn.requested[at], offers)).collect();
         let mut over = None;
         for (nth, batch) in batches(self.config.strategy, &beside).into_iter().enumerate() {
             if over.is_none() && nth > 0 && self.handle.wants_to_steer() {
@@ -124,9 +124,9 @@ struct TurnCalls<'a> {
     never_blocks: bool,
     /// Whether the executor took too long to refuse a call.
     refuses_slowly: bool,
-    asked: Vec<ToolCall>,
+    requested: Vec<ToolCall>,
     /// Which calls have been announced with [`ToolEvent::Requested`].
-    told: Vec<bool>,
+    announced: Vec<bool>,
     results: Vec<Option<Arc<ToolResult>>>,
 }
 
@@ -161,11 +161,11 @@ impl TurnCalls<'_> {
         };
         for &at in batch {
             if self.results[at].is_none() {
-                let begun = self.live.remove(&self.asked[at].id);
+                let begun = self.live.remove(&self.requested[at].id);
                 match (&before, begun) {
                     (Some(before), false) => self.give_unrun(at, before).await,
                     _ => {
-                        let result = ToolResult::without_run(self.asked[at].clone(), running.clone());
+                        let result = ToolResult::without_run(self.requested[at].clone(), running.clone());
                         self.give(at, result).await;
                     }
                 }
@@ -255,7 +255,7 @@ impl TurnCalls<'_> {
     /// Announces a call, and returns the future that runs it.
     async fn begin(&mut self, at: usize) -> impl Future<Output = (usize, ToolResult)> + Send + use<> {
         self.tell_requested(at).await;
-        let call = self.asked[at].clone();
+        let call = self.requested[at].clone();
         let (executor, terms) = (Arc::clone(self.calls.executor), Arc::clone(&self.terms));
         let live = self.live.clone();
         async move {
@@ -267,7 +267,7 @@ impl TurnCalls<'_> {
     /// Gives a call that never ran the refusal as its result.
     async fn give_unrun(&mut self, at: usize, error: &ToolError) {
         self.tell_requested(at).await;
-        let (call, begun) = (self.asked[at].clone(), Instant::now());
+        let (call, begun) = (self.requested[at].clone(), Instant::now());
         let refused = match self.refuses_slowly {
             true => None,
             false => {
@@ -284,8 +284,8 @@ impl TurnCalls<'_> {
 
     /// Records a call's result under the call's id, whatever id the executor put into it.
     async fn give(&mut self, at: usize, mut result: ToolResult) {
-        self.live.remove(&self.asked[at].id);
-        result.call_id.clone_from(&self.asked[at].id);
+        self.live.remove(&self.requested[at].id);
+        result.call_id.clone_from(&self.requested[at].id);
         let result = Arc::new(result);
         self.results[at] = Some(Arc::clone(&result));
         self.calls.watch.tell(AgentEvent::ToolEnd { result }).await;
@@ -293,10 +293,10 @@ impl TurnCalls<'_> {
 
     async fn tell_requested(&mut self, at: usize) {
         // Skip the copy when no emitter listens: arguments can be long.
-        if self.terms.on_event.is_none() || std::mem::replace(&mut self.told[at], true) {
+        if self.terms.on_event.is_none() || std::mem::replace(&mut self.announced[at], true) {
             return;
         }
-        let ToolCall { id, tool, arguments } = self.asked[at].clone();
+        let ToolCall { id, tool, arguments } = self.requested[at].clone();
         let requested = ToolEvent::Requested { call_id: id, tool, arguments };
         self.calls.watch.tell(AgentEvent::Tool(requested)).await;
     }

@@ -29,14 +29,19 @@ pub(super) struct AnswerDecoder {
 
 impl AnswerDecoder {
     /// A decoder for an answer of at most `answer_bytes` from this provider.
-    pub(super) fn new(asked: RequestIdentity, answer_bytes: usize) -> Self {
-        let kind = asked.kind;
+    pub(super) fn new(identity: RequestIdentity, answer_bytes: usize) -> Self {
+        let kind = identity.kind;
         Self {
             framer: Framer::new(wire::framing(kind), answer_bytes.saturating_add(EVENT_OVERHEAD_BYTES)),
             wire_bytes_left: (answer_bytes as u64)
                 .saturating_add(EVENT_OVERHEAD_BYTES as u64)
                 .saturating_mul(WIRE_FACTOR),
-            answer: AnswerSoFar { asked, reader: wire::reader(kind), bytes_left: answer_bytes, ended: false },
+            answer: AnswerSoFar {
+                identity,
+                reader: wire::reader(kind),
+                bytes_left: answer_bytes,
+                ended: false,
+            },
         }
     }
 
@@ -75,7 +80,7 @@ impl AnswerDecoder {
 /// The content of the events.
 #[derive(Debug)]
 struct AnswerSoFar {
-    asked: RequestIdentity,
+    identity: RequestIdentity,
     reader: Box<dyn AnswerReader>,
     bytes_left: usize,
     ended: bool,
@@ -102,7 +107,7 @@ impl AnswerSoFar {
         self.reader.rest(&mut rest);
         self.say(rest, out)?;
         self.ended = true;
-        out.push_back(Delta::End(self.asked.stopped(stop)));
+        out.push_back(Delta::End(self.identity.stopped(stop)));
         Ok(())
     }
 

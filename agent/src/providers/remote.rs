@@ -26,7 +26,7 @@ pub struct RemoteProvider {
     client: ProviderClient,
     base: Url,
     settings: ProviderSettings,
-    asked: RequestIdentity,
+    identity: RequestIdentity,
 }
 
 impl RemoteProvider {
@@ -38,8 +38,8 @@ impl RemoteProvider {
     pub fn new(settings: ProviderSettings) -> Result<Self, ProviderError> {
         let base = settings.address()?;
         let client = connection::client(&base, &settings.limits)?;
-        let asked = RequestIdentity { kind: settings.kind, key: settings.key.clone() };
-        Ok(Self { client, base, settings, asked })
+        let identity = RequestIdentity { kind: settings.kind, key: settings.key.clone() };
+        Ok(Self { client, base, settings, identity })
     }
 
     /// The settings.
@@ -59,12 +59,12 @@ impl RemoteProvider {
         // The idle limit starts after the connection, which has its own limit.
         let response = tokio::time::timeout(limits.connect + limits.idle, send)
             .await
-            .map_err(|_elapsed| self.asked.silent(limits.idle))?
-            .map_err(|error| self.asked.broken("cannot be reached, or broke the connection", error))?;
-        let response = self.asked.checked(response).await?;
-        let decoder = AnswerDecoder::new(self.asked.clone(), limits.answer_bytes);
+            .map_err(|_elapsed| self.identity.silent(limits.idle))?
+            .map_err(|error| self.identity.broken("cannot be reached, or broke the connection", error))?;
+        let response = self.identity.checked(response).await?;
+        let decoder = AnswerDecoder::new(self.identity.clone(), limits.answer_bytes);
         let mut answer =
-            AnswerStream::new(response, decoder, self.asked.clone(), limits.idle, request.cancel.clone());
+            AnswerStream::new(response, decoder, self.identity.clone(), limits.idle, request.cancel.clone());
         answer.begin().await?;
         Ok(answer)
     }
@@ -119,7 +119,7 @@ impl Provider for RemoteProvider {
         tokio::select! {
             // `biased`: a request that is cancelled already is not sent.
             biased;
-            () = cancel.cancelled() => Err(self.asked.cancelled().error),
+            () = cancel.cancelled() => Err(self.identity.cancelled().error),
             answer = asking => answer,
         }
     }

@@ -11,7 +11,7 @@ use crate::{Delta, StopReason, ToolCallDelta, Usage};
 pub(super) struct MessagesReader {
     stop: Option<StopReason>,
     usage: Usage,
-    asked: bool,
+    has_calls: bool,
     /// The initial arguments of the last call: some servers send them whole. Kept until pieces of them come,
     /// or the call or the answer ends.
     begun: Option<(u64, Box<RawValue>)>,
@@ -45,7 +45,7 @@ impl AnswerReader for MessagesReader {
     }
 
     fn stop(&self) -> Option<StopReason> {
-        self.stop.clone().map(|stop| with_calls(stop, self.asked))
+        self.stop.clone().map(|stop| with_calls(stop, self.has_calls))
     }
 }
 
@@ -58,7 +58,7 @@ impl MessagesReader {
             "text" => say(out, Delta::Text, block.text),
             "thinking" => say(out, Delta::Thinking, block.thinking),
             "tool_use" => {
-                self.asked = true;
+                self.has_calls = true;
                 if let Some(input) = block.input.filter(|input| !is_empty_object(input)) {
                     self.begun = Some((index, input));
                 }

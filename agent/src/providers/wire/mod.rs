@@ -198,8 +198,8 @@ fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Opti
 }
 
 /// Some servers report `stop` for an answer with calls, where others report that the model waits for them.
-fn with_calls(stop: StopReason, asked: bool) -> StopReason {
-    if asked && stop == StopReason::Stop { StopReason::ToolCalls } else { stop }
+fn with_calls(stop: StopReason, has_calls: bool) -> StopReason {
+    if has_calls && stop == StopReason::Stop { StopReason::ToolCalls } else { stop }
 }
 
 fn has_no_path(base: &Url) -> bool {
