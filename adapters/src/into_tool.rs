@@ -19,9 +19,9 @@ pub trait IntoTool<Interface> {
 
 /// The interface of specification 004, which is our own.
 #[derive(Debug, Clone, Copy)]
-pub enum Own {}
+pub enum Portcullis {}
 
-impl<T: Tool + 'static> IntoTool<Own> for T {
+impl<T: Tool + 'static> IntoTool<Portcullis> for T {
     fn into_tool(self) -> Arc<dyn Tool> {
         Arc::new(self)
     }

@@ -19,4 +19,4 @@ pub mod everruns;
 mod into_tool;
 pub mod yoagent;
 
-pub use into_tool::{IntoTool, Own};
+pub use into_tool::{IntoTool, Portcullis};

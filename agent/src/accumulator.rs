@@ -57,7 +57,7 @@ pub const MAX_CALLED_NAME_BYTES: usize = 256;
 #[derive(Debug, Default)]
 pub struct ToolCallAccumulator {
     ids: CallIds,
-    calls: Vec<Partial>,
+    calls: Vec<PartialCall>,
     /// Maps the provider's index to the call that its pieces belong to.
     current: HashMap<u64, usize>,
     argument_bytes: usize,
@@ -180,7 +180,7 @@ impl ToolCallAccumulator {
         if self.calls.len() >= MAX_LISTED_CALLS {
             return Err(TooManyCalls);
         }
-        self.calls.push(Partial { index: delta.index, ..Partial::default() });
+        self.calls.push(PartialCall { index: delta.index, ..PartialCall::default() });
         self.current.insert(delta.index, self.calls.len() - 1);
         Ok(self.calls.len() - 1)
     }
@@ -188,17 +188,17 @@ impl ToolCallAccumulator {
 
 /// A call that is still being received.
 #[derive(Debug, Default)]
-struct Partial {
+struct PartialCall {
     index: u64,
     /// The id in use, and the one that the provider sent.
     id: Option<(String, String)>,
     name: NamePieces,
-    arguments: Arguments,
+    arguments: ArgumentsText,
     /// How many bytes of the arguments observers have been given.
     told: usize,
 }
 
-impl Partial {
+impl PartialCall {
     fn untold(&mut self) -> Option<ArgumentsPiece> {
         let (id, _) = self.id.as_ref()?;
         let delta = self.arguments.text.get(self.told..).filter(|text| !text.is_empty())?.to_owned();
@@ -251,12 +251,12 @@ impl NamePieces {
 
 /// The arguments' text so far.
 #[derive(Debug, Default)]
-struct Arguments {
+struct ArgumentsText {
     text: String,
     too_long: bool,
 }
 
-impl Arguments {
+impl ArgumentsText {
     /// Takes a piece, and returns how many of its bytes were kept.
     fn push(&mut self, piece: String, room: usize) -> usize {
         if self.too_long || piece.is_empty() {
@@ -284,7 +284,7 @@ impl Arguments {
 
 /// Turns the pieces of one call into a call, or into several.
 fn assemble(
-    partial: Partial,
+    partial: PartialCall,
     stop: &StopReason,
     offers: &[OfferedTool],
     ids: &mut CallIds,

@@ -9,8 +9,8 @@ use super::{
     AgentConfig, AgentEnd, AgentEvent, AgentHandle, EventEmitter, MessageStore, Provider, ToolExecutor,
     Usage,
     call_ids::random_id,
-    guarded::{self, GracePeriod},
-    state::{RunState, Step},
+    embedder::{self, GracePeriod},
+    state::{RunState, RunStep},
     steps::Steps,
 };
 
@@ -88,17 +88,17 @@ impl AgentLoop {
         let question = Message::user(question);
         // Renews the token when the run ends or its future is dropped, so that a cancellation ends only this
         // run.
-        let _renews = Renews(&self.handle);
-        let patience = GracePeriod { cancel: self.handle.token(), grace: self.config.grace };
+        let _renews = TokenRenewal(&self.handle);
+        let grace_period = GracePeriod { cancel: self.handle.token(), grace: self.config.grace };
         let run_id = self.config.run_id.clone().unwrap_or_else(|| random_id("run"));
         let _ends = EndsRun { agent: self, run_id: run_id.clone() };
-        let mut steps = Steps::new(self, patience, run_id.clone());
+        let mut steps = Steps::new(self, grace_period, run_id.clone());
         let mut state = RunState::new(question);
         steps
             .tell(AgentEvent::AgentStart { agent_id: self.config.agent_id.clone(), run_id: run_id.clone() })
             .await;
         let end = loop {
-            if let Step::Over { end } = state.next {
+            if let RunStep::Over { end } = state.next {
                 break end;
             }
             steps.take_one(&mut state).await;
@@ -109,9 +109,9 @@ impl AgentLoop {
 }
 
 /// Renews the handle's cancellation token on drop, for the next run.
-struct Renews<'a>(&'a AgentHandle);
+struct TokenRenewal<'a>(&'a AgentHandle);
 
-impl Drop for Renews<'_> {
+impl Drop for TokenRenewal<'_> {
     fn drop(&mut self) {
         self.0.renew();
     }
@@ -127,7 +127,7 @@ impl Drop for EndsRun<'_> {
     fn drop(&mut self) {
         let AgentLoop { executor, config, .. } = self.agent;
         // The run has ended already; a panic of the executor must not change that.
-        let _ = guarded::call("executor", || executor.run_ended(&config.agent_id, &self.run_id));
+        let _ = embedder::call("executor", || executor.run_ended(&config.agent_id, &self.run_id));
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::{task::JoinSet, time::Instant};
 use super::{
     AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallTerms, OfferedTool, ToolExecutor,
     batches::batches,
-    guarded::{self, GracePeriod, GuardedEmitter, panicked},
+    embedder::{self, GracePeriod, GuardedEmitter, panicked},
 };
 
 /// The result that a model reads for a call skipped by steering (specification 002, "Steering").
@@ -33,16 +33,16 @@ const LOST: &str = "the call's task ended without a result";
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// Context shared by all calls of a run.
-pub(super) struct Calls<'a> {
+pub(super) struct CallRunner<'a> {
     pub(super) config: &'a AgentConfig,
     pub(super) executor: &'a Arc<dyn ToolExecutor>,
     pub(super) watch: &'a Arc<GuardedEmitter>,
     pub(super) handle: &'a AgentHandle,
-    pub(super) patience: &'a GracePeriod,
+    pub(super) grace_period: &'a GracePeriod,
     pub(super) run_id: &'a str,
 }
 
-impl Calls<'_> {
+impl CallRunner<'_> {
     /// Runs the calls of a turn, and returns their results in the same order.
     ///
     /// # Cancellation
@@ -52,8 +52,8 @@ impl Calls<'_> {
         calls: Vec<AssembledCall>,
         offers: &[OfferedTool],
     ) -> Vec<Arc<ToolResult>> {
-        let live = Live::default();
-        let cancel = self.patience.cancel.child_token();
+        let live = LiveCalls::default();
+        let cancel = self.grace_period.cancel.child_token();
         let timeout = self.config.turn_timeout;
         let terms = CallTerms {
             agent_id: self.config.agent_id.clone(),
@@ -63,33 +63,33 @@ impl Calls<'_> {
             turn_deadline: timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout)),
             on_event: self.watch.listens().then(|| listener(Arc::clone(self.watch), live.clone())),
         };
-        let mut turn = Turn {
+        let mut turn = TurnCalls {
             calls: self,
             terms: Arc::new(terms),
             live,
             deadline: timeout
                 .and_then(|timeout| Instant::now().checked_add(timeout)?.checked_add(self.config.grace)),
-            never_blocks: guarded::call("executor", || self.executor.never_blocks()).unwrap_or(false),
+            never_blocks: embedder::call("executor", || self.executor.never_blocks()).unwrap_or(false),
             refuses_slowly: false,
-            told: vec![false; calls.len()],
+            announced: vec![false; calls.len()],
             results: vec![None; calls.len()],
-            asked: Vec::with_capacity(calls.len()),
+            requested: Vec::with_capacity(calls.len()),
         };
         let mut runnable = Vec::new();
         for (at, AssembledCall { call, refused }) in calls.into_iter().enumerate() {
-            turn.asked.push(call);
+            turn.requested.push(call);
             match refused {
                 Some(error) => turn.give_unrun(at, &error).await,
                 None => runnable.push(at),
             }
         }
-        let beside: Vec<bool> = runnable.iter().map(|&at| runs_beside(&turn.asked[at], offers)).collect();
+        let beside: Vec<bool> = runnable.iter().map(|&at| runs_beside(&turn.requested[at], offers)).collect();
         let mut over = None;
         for (nth, batch) in batches(self.config.strategy, &beside).into_iter().enumerate() {
             if over.is_none() && nth > 0 && self.handle.wants_to_steer() {
                 over = Some(skipped());
             }
-            if self.patience.cancel.is_cancelled() {
+            if self.grace_period.cancel.is_cancelled() {
                 over = Some(cancelled_before());
             }
             let batch = &runnable[batch];
@@ -114,31 +114,31 @@ fn runs_beside(call: &ToolCall, offers: &[OfferedTool]) -> bool {
     offers.iter().any(|offer| offer.decl.name == call.tool && offer.runs_beside_others())
 }
 
-struct Turn<'a> {
-    calls: &'a Calls<'a>,
+struct TurnCalls<'a> {
+    calls: &'a CallRunner<'a>,
     terms: Arc<CallTerms>,
-    live: Live,
+    live: LiveCalls,
     /// When calls that outlast the turn's deadline are dropped.
     deadline: Option<Instant>,
     /// Whether the executor promises never to block its thread.
     never_blocks: bool,
     /// Whether the executor took too long to refuse a call.
     refuses_slowly: bool,
-    asked: Vec<ToolCall>,
+    requested: Vec<ToolCall>,
     /// Which calls have been announced with [`ToolEvent::Requested`].
-    told: Vec<bool>,
+    announced: Vec<bool>,
     results: Vec<Option<Arc<ToolResult>>>,
 }
 
-impl Turn<'_> {
+impl TurnCalls<'_> {
     /// Runs a batch concurrently. Returns the error for the calls of later batches if these must not begin.
     async fn run_batch(&mut self, batch: &[usize]) -> Option<ToolError> {
-        let patience = self.calls.patience.clone();
+        let grace_period = self.calls.grace_period.clone();
         let deadline = self.deadline;
         let given_up = async move {
             tokio::select! {
-                () = patience.over() => Given::Cancelled,
-                () = until(deadline) => Given::TimedOut,
+                () = grace_period.over() => GiveUpReason::Cancelled,
+                () = until(deadline) => GiveUpReason::TimedOut,
             }
         };
         tokio::pin!(given_up);
@@ -147,25 +147,25 @@ impl Turn<'_> {
             _ => self.run_beside(batch, given_up).await,
         };
         // After a cancellation no further call begins.
-        let is_cancelled = self.calls.patience.cancel.is_cancelled();
-        let (running, before) = match given.or(is_cancelled.then_some(Given::Cancelled)) {
-            Some(Given::TimedOut) => {
+        let is_cancelled = self.calls.grace_period.cancel.is_cancelled();
+        let (running, before) = match given.or(is_cancelled.then_some(GiveUpReason::Cancelled)) {
+            Some(GiveUpReason::TimedOut) => {
                 let error = ToolError::timeout("the turn's time is over");
                 (error.clone(), Some(error))
             }
-            Some(Given::Cancelled) => {
+            Some(GiveUpReason::Cancelled) => {
                 (ToolError::cancelled("the run was cancelled"), Some(cancelled_before()))
             }
-            Some(Given::Steered) => (ToolError::internal(LOST), Some(skipped())),
+            Some(GiveUpReason::Steered) => (ToolError::internal(LOST), Some(skipped())),
             None => (ToolError::internal(LOST), None),
         };
         for &at in batch {
             if self.results[at].is_none() {
-                let begun = self.live.remove(&self.asked[at].id);
+                let begun = self.live.remove(&self.requested[at].id);
                 match (&before, begun) {
                     (Some(before), false) => self.give_unrun(at, before).await,
                     _ => {
-                        let result = ToolResult::without_run(self.asked[at].clone(), running.clone());
+                        let result = ToolResult::without_run(self.requested[at].clone(), running.clone());
                         self.give(at, result).await;
                     }
                 }
@@ -178,9 +178,9 @@ impl Turn<'_> {
     async fn run_alone(
         &mut self,
         at: usize,
-        given_up: Pin<&mut impl Future<Output = Given>>,
-    ) -> Option<Given> {
-        if self.calls.patience.cancel.is_cancelled() {
+        given_up: Pin<&mut impl Future<Output = GiveUpReason>>,
+    ) -> Option<GiveUpReason> {
+        if self.calls.grace_period.cancel.is_cancelled() {
             return None;
         }
         let mut call = Box::pin(self.begin(at).await);
@@ -195,7 +195,7 @@ impl Turn<'_> {
             given = given_up => Err(given),
         };
         // A panic in its destructor is the executor's fault and must not end the run.
-        let _ = guarded::call("executor", || drop(call));
+        let _ = embedder::call("executor", || drop(call));
         match end {
             Ok((at, result)) => {
                 self.give(at, result).await;
@@ -209,19 +209,19 @@ impl Turn<'_> {
     async fn run_beside(
         &mut self,
         batch: &[usize],
-        mut given_up: Pin<&mut impl Future<Output = Given>>,
-    ) -> Option<Given> {
+        mut given_up: Pin<&mut impl Future<Output = GiveUpReason>>,
+    ) -> Option<GiveUpReason> {
         let mut tasks = JoinSet::new();
         let mut waiting = batch.iter().copied().peekable();
         let mut given = None;
         loop {
             while tasks.len() < self.calls.config.concurrency.get()
-                && !self.calls.patience.cancel.is_cancelled()
+                && !self.calls.grace_period.cancel.is_cancelled()
             {
                 // Steering skips only calls that have not begun, and the first call of a batch always begins.
                 let has_begun = waiting.len() < batch.len();
                 if has_begun && waiting.peek().is_some() && self.calls.handle.wants_to_steer() {
-                    given = Some(Given::Steered);
+                    given = Some(GiveUpReason::Steered);
                     break;
                 }
                 let Some(at) = waiting.next() else { break };
@@ -255,7 +255,7 @@ impl Turn<'_> {
     /// Announces a call, and returns the future that runs it.
     async fn begin(&mut self, at: usize) -> impl Future<Output = (usize, ToolResult)> + Send + use<> {
         self.tell_requested(at).await;
-        let call = self.asked[at].clone();
+        let call = self.requested[at].clone();
         let (executor, terms) = (Arc::clone(self.calls.executor), Arc::clone(&self.terms));
         let live = self.live.clone();
         async move {
@@ -267,12 +267,12 @@ impl Turn<'_> {
     /// Gives a call that never ran the refusal as its result.
     async fn give_unrun(&mut self, at: usize, error: &ToolError) {
         self.tell_requested(at).await;
-        let (call, begun) = (self.asked[at].clone(), Instant::now());
+        let (call, begun) = (self.requested[at].clone(), Instant::now());
         let refused = match self.refuses_slowly {
             true => None,
             false => {
                 let refuse = || self.calls.executor.refuse(call.clone(), error.clone(), &self.terms);
-                guarded::call("executor", refuse).ok()
+                embedder::call("executor", refuse).ok()
             }
         };
         self.refuses_slowly |= begun.elapsed() > REFUSAL_TIME;
@@ -284,8 +284,8 @@ impl Turn<'_> {
 
     /// Records a call's result under the call's id, whatever id the executor put into it.
     async fn give(&mut self, at: usize, mut result: ToolResult) {
-        self.live.remove(&self.asked[at].id);
-        result.call_id.clone_from(&self.asked[at].id);
+        self.live.remove(&self.requested[at].id);
+        result.call_id.clone_from(&self.requested[at].id);
         let result = Arc::new(result);
         self.results[at] = Some(Arc::clone(&result));
         self.calls.watch.tell(AgentEvent::ToolEnd { result }).await;
@@ -293,10 +293,10 @@ impl Turn<'_> {
 
     async fn tell_requested(&mut self, at: usize) {
         // Skip the copy when no emitter listens: arguments can be long.
-        if self.terms.on_event.is_none() || std::mem::replace(&mut self.told[at], true) {
+        if self.terms.on_event.is_none() || std::mem::replace(&mut self.announced[at], true) {
             return;
         }
-        let ToolCall { id, tool, arguments } = self.asked[at].clone();
+        let ToolCall { id, tool, arguments } = self.requested[at].clone();
         let requested = ToolEvent::Requested { call_id: id, tool, arguments };
         self.calls.watch.tell(AgentEvent::Tool(requested)).await;
     }
@@ -314,7 +314,7 @@ async fn run_tool(executor: &dyn ToolExecutor, call: ToolCall, terms: &CallTerms
 }
 
 /// Why the calls of a batch were given up.
-enum Given {
+enum GiveUpReason {
     Cancelled,
     TimedOut,
     /// A person steered: calls that had begun have ended, the others do not begin.
@@ -339,9 +339,9 @@ fn cancelled_before() -> ToolError {
 /// Ids of the running calls. Events of other ids are dropped: they are late, or belong to no call of the
 /// turn.
 #[derive(Clone, Default)]
-struct Live(Arc<Mutex<HashSet<String>>>);
+struct LiveCalls(Arc<Mutex<HashSet<String>>>);
 
-impl Live {
+impl LiveCalls {
     fn insert(&self, id: String) {
         self.lock().insert(id);
     }
@@ -357,7 +357,7 @@ impl Live {
 
 /// Returns the callback for an executor's events. The loop itself reports that a call was requested and that
 /// it ended, so those events are ignored here.
-fn listener(watch: Arc<GuardedEmitter>, live: Live) -> EventFn {
+fn listener(watch: Arc<GuardedEmitter>, live: LiveCalls) -> EventFn {
     Arc::new(move |event| {
         let (ToolEvent::ApprovalRequested { call_id }
         | ToolEvent::ApprovalResolved { call_id, .. }

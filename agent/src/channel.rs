@@ -40,8 +40,8 @@ pub const MAX_JOINED_BYTES: usize = 64 * 1024;
 /// Creates a stream of events, and returns its sending and its receiving end.
 #[must_use]
 pub fn event_channel(capacity: NonZeroUsize) -> (EventSender, EventReceiver) {
-    let shared = Arc::new(Shared {
-        state: Mutex::new(State {
+    let shared = Arc::new(Channel {
+        state: Mutex::new(ChannelState {
             queue: VecDeque::new(),
             capacity: capacity.get(),
             coalesced: 0,
@@ -57,13 +57,13 @@ pub fn event_channel(capacity: NonZeroUsize) -> (EventSender, EventReceiver) {
 /// The sending end. Clones send into the same stream.
 #[derive(Debug)]
 pub struct EventSender {
-    shared: Arc<Shared>,
+    shared: Arc<Channel>,
 }
 
 /// The receiving end. Dropping it does not end the run, which goes on unobserved.
 #[derive(Debug)]
 pub struct EventReceiver {
-    shared: Arc<Shared>,
+    shared: Arc<Channel>,
 }
 
 impl EventReceiver {
@@ -178,22 +178,22 @@ impl Drop for EventSender {
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct Channel {
+    state: Mutex<ChannelState>,
     /// The single reader waits here.
     filled: Notify,
     /// Senders wait here.
     drained: Notify,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl Channel {
+    fn lock(&self) -> MutexGuard<'_, ChannelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Debug)]
-struct State {
+struct ChannelState {
     queue: VecDeque<AgentEvent>,
     capacity: usize,
     coalesced: u64,
@@ -202,7 +202,7 @@ struct State {
     read: bool,
 }
 
-impl State {
+impl ChannelState {
     fn has_room(&self) -> bool {
         self.queue.len() < self.capacity
     }

@@ -9,11 +9,12 @@
 //! | `read_answer.rs` | reads one answer, from the request to its last piece |
 //! | `accumulator.rs`, `concatenated.rs`, `call_ids.rs` | an answer's calls, rebuilt from their pieces |
 //! | `calls.rs`, `batches.rs` | the calls of a turn: which run concurrently, and one result for each |
-//! | `guard.rs` | the guard against repeated calls |
+//! | `repeat_guard.rs` | the guard against repeated calls |
 //! | `steering.rs` | the handle: steer, follow up, cancel |
 //! | `store.rs`, `transcript.rs` | the conversation: where it is kept, and what providers accept |
 //! | `event.rs` | the events of a run |
-//! | `emitter.rs`, `channel.rs`, `guarded.rs` | observers: the trait, the event stream, the guard |
+//! | `emitter.rs`, `channel.rs` | observers: the trait, the event stream |
+//! | `embedder.rs` | guard of an embedder's parts: panics, and the grace period of a cancelled run |
 //! | `telemetry/` | spans and metrics for OpenTelemetry, with the feature `otel` |
 //! | `providers/` | the providers: models behind HTTP, and a script |
 #![forbid(unsafe_code)]
@@ -26,13 +27,13 @@ mod calls;
 mod channel;
 mod concatenated;
 mod config;
+mod embedder;
 mod emitter;
 mod event;
-mod guard;
-mod guarded;
 mod provider;
 mod providers;
 mod read_answer;
+mod repeat_guard;
 mod state;
 mod steering;
 mod steps;
@@ -63,7 +64,6 @@ pub use event::{AgentEnd, AgentEvent};
 /// Re-exported: the executor that runs a loop's calls.
 pub use portcullis_types::{CallTerms, OfferedTool, ToolExecutor};
 
-pub use guard::{REPEATS_UNTIL_END, REPEATS_UNTIL_HINT};
 pub use provider::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
     Usage,
@@ -73,6 +73,7 @@ pub use providers::{
     StrictTools,
 };
 pub use read_answer::MAX_ANSWER_BYTES;
+pub use repeat_guard::{REPEATS_UNTIL_END, REPEATS_UNTIL_HINT};
 pub use steering::{AgentHandle, MAX_QUEUED_MESSAGES, QueueFull};
 pub use store::{InMemoryMessageStore, MessageStore, StoreError};
 pub use transcript::{MAX_UNREADABLE_BYTES, UNREADABLE_KEY};

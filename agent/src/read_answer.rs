@@ -10,7 +10,7 @@ use super::{
     AgentEnd, AgentEvent, ArgumentsPiece, AssembledCall, Delta, DeltaStream, ModelRequest, OfferedTool,
     Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallAccumulator, Usage,
     call_ids::CallIds,
-    guarded::{GuardedEmitter, panicked},
+    embedder::{GuardedEmitter, panicked},
 };
 
 /// Limit of an answer's text: 8 MiB. Without it a model that never ends could fill the memory.

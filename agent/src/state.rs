@@ -3,13 +3,13 @@
 use portcullis_types::Message;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentEnd, Usage, guard::RepeatGuard, read_answer::CompleteAnswer};
+use super::{AgentEnd, Usage, read_answer::CompleteAnswer, repeat_guard::RepeatGuard};
 
 /// A run between two of its steps. It serialises both ways, and together with the stored conversation it is
 /// all that another process needs to go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct RunState {
-    pub(super) next: Step,
+    pub(super) next: RunStep,
     /// How many times the model was asked.
     pub(super) iterations: u32,
     /// How many of these were for the question that the model works on.
@@ -22,7 +22,7 @@ pub(super) struct RunState {
 /// The next step of a run (specification 000, "SetupStep" to "FinalizeStep").
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Step {
+pub(super) enum RunStep {
     /// Store the question.
     Setup { question: Message },
     /// Ask the model.
@@ -39,7 +39,7 @@ impl RunState {
     /// A run that begins.
     pub(super) fn new(question: Message) -> Self {
         Self {
-            next: Step::Setup { question },
+            next: RunStep::Setup { question },
             iterations: 0,
             turns: 0,
             usage: Usage::default(),

@@ -16,11 +16,11 @@ pub const MAX_QUEUED_MESSAGES: usize = 64;
 /// also while it runs.
 #[derive(Debug, Clone, Default)]
 pub struct AgentHandle {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<QueueState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     steering: VecDeque<Message>,
     follow_ups: VecDeque<Message>,
     cancel: CancellationToken,
@@ -79,7 +79,7 @@ impl AgentHandle {
         self.lock().follow_ups.drain(..).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_so_many_messages_wait() {
+    fn waiting_messages_are_bounded() {
         let handle = AgentHandle::default();
         for _ in 0..MAX_QUEUED_MESSAGES {
             handle.steer("now").expect("room");

@@ -8,18 +8,18 @@ use portcullis_types::{Message, OfferedTool, chain};
 use super::{
     AgentEnd, AgentEvent, AgentLoop, ModelRequest, ProviderErrorKind, StopReason,
     call_ids::CallIds,
-    calls::Calls,
-    guard::Repeat,
-    guarded::{self, Fault, GracePeriod, GuardedEmitter},
+    calls::CallRunner,
+    embedder::{self, EmbedderFault, GracePeriod, GuardedEmitter},
     read_answer::{BrokenAnswer, CompleteAnswer, ask},
-    state::{RunState, Step},
+    repeat_guard::Repeat,
+    state::{RunState, RunStep},
     transcript,
 };
 
 /// Takes the steps of one run.
 pub(super) struct Steps<'a> {
     agent: &'a AgentLoop,
-    patience: GracePeriod,
+    grace_period: GracePeriod,
     watch: Arc<GuardedEmitter>,
     run_id: String,
     /// The stored conversation, once a step has read it.
@@ -35,9 +35,9 @@ struct Conversation {
 }
 
 impl<'a> Steps<'a> {
-    pub(super) fn new(agent: &'a AgentLoop, patience: GracePeriod, run_id: String) -> Self {
-        let watch = Arc::new(GuardedEmitter::new(Arc::clone(&agent.emitter), patience.clone()));
-        Self { agent, patience, watch, run_id, conversation: None, offers: None }
+    pub(super) fn new(agent: &'a AgentLoop, grace_period: GracePeriod, run_id: String) -> Self {
+        let watch = Arc::new(GuardedEmitter::new(Arc::clone(&agent.emitter), grace_period.clone()));
+        Self { agent, grace_period, watch, run_id, conversation: None, offers: None }
     }
 
     /// Reports an event, and waits until the emitter took it.
@@ -47,24 +47,24 @@ impl<'a> Steps<'a> {
 
     /// Takes the next step. After the last one this does nothing.
     pub(super) async fn take_one(&mut self, state: &mut RunState) {
-        let after = match std::mem::replace(&mut state.next, Step::CallModel) {
-            Step::Setup { question } => self.setup(question).await,
-            Step::CallModel => self.call_model(state).await,
-            Step::RunTools { answer } => self.run_tools(state, answer).await,
-            Step::Finalize { answer } => self.finalize(state, answer).await,
-            over @ Step::Over { .. } => Ok(over),
+        let after = match std::mem::replace(&mut state.next, RunStep::CallModel) {
+            RunStep::Setup { question } => self.setup(question).await,
+            RunStep::CallModel => self.call_model(state).await,
+            RunStep::RunTools { answer } => self.run_tools(state, answer).await,
+            RunStep::Finalize { answer } => self.finalize(state, answer).await,
+            over @ RunStep::Over { .. } => Ok(over),
         };
-        state.next = after.unwrap_or_else(|end| Step::Over { end });
+        state.next = after.unwrap_or_else(|end| RunStep::Over { end });
     }
 
     /// Stores the question.
-    async fn setup(&mut self, question: Message) -> Result<Step, AgentEnd> {
+    async fn setup(&mut self, question: Message) -> Result<RunStep, AgentEnd> {
         self.append(vec![question]).await?;
-        Ok(Step::CallModel)
+        Ok(RunStep::CallModel)
     }
 
     /// Asks the model, after the messages that a person queued meanwhile.
-    async fn call_model(&mut self, state: &mut RunState) -> Result<Step, AgentEnd> {
+    async fn call_model(&mut self, state: &mut RunState) -> Result<RunStep, AgentEnd> {
         self.steer().await?;
         self.go_on()?;
         let limit = self.agent.config.max_iterations.get();
@@ -73,11 +73,11 @@ impl<'a> Steps<'a> {
         }
         state.turns += 1;
         let answer = self.ask(state).await?;
-        Ok(if answer.calls.is_empty() { Step::Finalize { answer } } else { Step::RunTools { answer } })
+        Ok(if answer.calls.is_empty() { RunStep::Finalize { answer } } else { RunStep::RunTools { answer } })
     }
 
     /// Runs an answer's calls, then stores the answer and their results in one batch.
-    async fn run_tools(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<Step, AgentEnd> {
+    async fn run_tools(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
         let CompleteAnswer { text, calls, stop, usage } = answer;
         let asked = calls.iter().map(|call| transcript::sendable(&call.call)).collect();
         // Skip refused calls: they give no result that could be repeated, and their arguments may be cut off.
@@ -89,12 +89,12 @@ impl<'a> Steps<'a> {
             Some(offers) => offers,
             None => self.offer()?,
         };
-        let turn = Calls {
+        let turn = CallRunner {
             config: &self.agent.config,
             executor: &self.agent.executor,
             watch: &self.watch,
             handle: &self.agent.handle,
-            patience: &self.patience,
+            grace_period: &self.grace_period,
             run_id: &self.run_id,
         };
         let results = turn.run(calls, &offers).await;
@@ -110,33 +110,33 @@ impl<'a> Steps<'a> {
             return Err(AgentEnd::Repeated { tool });
         }
         self.tell(AgentEvent::TurnEnd { iteration: state.iterations, stop, usage }).await;
-        Ok(Step::CallModel)
+        Ok(RunStep::CallModel)
     }
 
     /// Stores an answer without calls, and ends the run unless a person has written meanwhile: each such
     /// message is a new question, for which the model gets its full number of turns.
-    async fn finalize(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<Step, AgentEnd> {
+    async fn finalize(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
         let CompleteAnswer { text, stop, usage, .. } = answer;
         self.keep_text(text.clone()).await?;
         let iteration = state.iterations;
         self.tell(AgentEvent::TurnEnd { iteration, stop: stop.clone(), usage }).await;
         if self.agent.handle.wants_to_steer() {
             state.turns = 0;
-            return Ok(Step::CallModel);
+            return Ok(RunStep::CallModel);
         }
         let follow_ups = self.agent.handle.take_follow_ups();
         if follow_ups.is_empty() {
             self.go_on()?;
-            return Ok(Step::Over { end: end(text, stop) });
+            return Ok(RunStep::Over { end: end(text, stop) });
         }
         state.turns = 0;
         self.append(follow_ups).await?;
-        Ok(Step::CallModel)
+        Ok(RunStep::CallModel)
     }
 
     /// Ends the run if it was cancelled, or if the emitter failed.
     fn go_on(&self) -> Result<(), AgentEnd> {
-        if self.patience.cancel.is_cancelled() {
+        if self.grace_period.cancel.is_cancelled() {
             return Err(AgentEnd::Cancelled);
         }
         self.watch.fault().map_or(Ok(()), |fault| Err(internal(fault)))
@@ -147,7 +147,7 @@ impl<'a> Steps<'a> {
         let read = match self.conversation.take() {
             Some(read) => read,
             None => {
-                let loading = self.patience.with("store", async { self.agent.store.load().await });
+                let loading = self.grace_period.with("store", async { self.agent.store.load().await });
                 let messages =
                     loading.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))?;
                 let messages = transcript::repaired(messages);
@@ -159,7 +159,7 @@ impl<'a> Steps<'a> {
 
     async fn append(&mut self, messages: Vec<Message>) -> Result<(), AgentEnd> {
         self.conversation().await?.messages.extend_from_slice(&messages);
-        let appending = self.patience.with("store", async { self.agent.store.append(messages).await });
+        let appending = self.grace_period.with("store", async { self.agent.store.append(messages).await });
         appending.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
     }
 
@@ -176,7 +176,7 @@ impl<'a> Steps<'a> {
 
     /// Asks the executor which tools the model may call.
     fn offer(&self) -> Result<Vec<OfferedTool>, AgentEnd> {
-        guarded::call("executor", || self.agent.executor.offers()).map_err(internal)
+        embedder::call("executor", || self.agent.executor.offers()).map_err(internal)
     }
 
     async fn ask(&mut self, state: &mut RunState) -> Result<CompleteAnswer, AgentEnd> {
@@ -186,7 +186,7 @@ impl<'a> Steps<'a> {
         let config = &self.agent.config;
         let (provider, silence) = (Arc::clone(&self.agent.provider), config.model_silence);
         let system = config.system.iter().map(Message::system);
-        let (cancel, watch) = (self.patience.cancel.child_token(), Arc::clone(&self.watch));
+        let (cancel, watch) = (self.grace_period.cancel.child_token(), Arc::clone(&self.watch));
         let conversation = self.conversation().await?;
         let request = ModelRequest {
             model: config.model.clone(),
@@ -244,7 +244,7 @@ fn end(text: String, stop: StopReason) -> AgentEnd {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
-fn internal(fault: Fault) -> AgentEnd {
+fn internal(fault: EmbedderFault) -> AgentEnd {
     internal_text(fault.to_string())
 }
 

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_told_apart() {
+    fn malformed_line_is_a_form_fault() {
         for bad in ["", "\n", "{}\n", "{\"seq\":1}\n", "\0\0\0\0"] {
             assert_eq!(check(bad.as_bytes()), Err(BadLine::Form));
         }

@@ -26,7 +26,7 @@ pub fn log_path(state_dir: &Path) -> PathBuf {
 
 /// The files of a log, opened once.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct LogFiles {
     /// The state folder.
     pub(super) dir: OwnedFd,
     /// Its path, for messages only.
@@ -42,7 +42,7 @@ pub(super) struct Files {
     is_new: AtomicBool,
 }
 
-impl Files {
+impl LogFiles {
     /// Opens the files, and makes the log if it does not exist.
     pub(super) fn open(state_dir: &Path, medium: Box<dyn Medium>) -> Result<Self, AuditError> {
         let path = log_path(state_dir);

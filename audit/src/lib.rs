@@ -37,8 +37,8 @@ pub use log::{AuditLog, RowRef};
 pub use read::{Row, rows};
 pub use recovery::{Recovery, TornTail};
 pub use row::{
-    CallRecord, Confinement, Ending, Event, MountAccess, Outcome, Phase, Record, Subject, SubjectKind, Text,
-    Verdict,
+    CallEnding, CallRecord, Confinement, Event, Outcome, Phase, Record, RecordedMount, Subject, SubjectKind,
+    Text, Verdict,
 };
 pub use sync::{SYNC_INTERVAL, SyncMode};
 pub use verify::{BreakReason, Broken, OpenBegin, VerifyReport, verify};

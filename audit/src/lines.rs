@@ -11,7 +11,7 @@ use super::chain::MAX_ROW_BYTES;
 
 /// The lines of a part of a file.
 #[derive(Debug)]
-pub(super) struct Lines<F> {
+pub(super) struct LogLines<F> {
     reader: BufReader<Stretch<F>>,
     line: Vec<u8>,
     number: u64,
@@ -20,7 +20,7 @@ pub(super) struct Lines<F> {
 
 /// One line.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct NumberedLine<'a> {
     /// Its number, from 1, counted from the start of the reading.
     pub(super) number: u64,
     /// Its byte offset in the file.
@@ -42,7 +42,7 @@ pub(super) enum LineEnd {
     TooLong,
 }
 
-impl<F: Borrow<File>> Lines<F> {
+impl<F: Borrow<File>> LogLines<F> {
     /// The lines from one offset up to another.
     pub(super) fn new(file: F, from: u64, to: u64) -> Self {
         let stretch = Stretch { file, at: from, end: to };
@@ -55,7 +55,7 @@ impl<F: Borrow<File>> Lines<F> {
     }
 
     /// The next line; none at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<NumberedLine<'_>>> {
         self.line.clear();
         let offset = self.offset;
         let mut end = LineEnd::File;
@@ -83,7 +83,7 @@ impl<F: Borrow<File>> Lines<F> {
             end = LineEnd::TooLong;
         }
         self.number += 1;
-        Ok(Some(Line { number: self.number, offset, bytes: &self.line, end }))
+        Ok(Some(NumberedLine { number: self.number, offset, bytes: &self.line, end }))
     }
 }
 

@@ -14,32 +14,32 @@ use rustix::{
     io::Errno,
 };
 
-use super::{error::AuditError, files::Files, lock};
+use super::{error::AuditError, files::LogFiles, lock};
 
 /// The folder of the live files.
 const LIVE_DIR: &str = "audit.live";
 
 /// This process's live file, locked as long as this value exists.
 #[derive(Debug)]
-pub(super) struct Live {
-    handles: Arc<Handles>,
+pub(super) struct LiveFile {
+    handles: Arc<LiveFileHandles>,
     mark: Option<u64>,
     unsynced: bool,
 }
 
 /// The part that the syncing thread uses while others append.
 #[derive(Debug)]
-pub(super) struct Handles {
+pub(super) struct LiveFileHandles {
     folder: OwnedFd,
     file: File,
     name: String,
     path: PathBuf,
 }
 
-impl Live {
+impl LiveFile {
     /// Makes the file. The caller holds the log's lock, so no other process sees the file before it is
     /// locked.
-    pub(super) fn create(files: &Files, process: &str) -> Result<Self, AuditError> {
+    pub(super) fn create(files: &LogFiles, process: &str) -> Result<Self, AuditError> {
         let path = files.state_dir.join(LIVE_DIR).join(process);
         let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
         match mkdirat(&files.dir, LIVE_DIR, Mode::RWXU) {
@@ -52,7 +52,7 @@ impl Live {
         if !lock::try_keep(&file).map_err(failed)? {
             return Err(failed(Errno::WOULDBLOCK));
         }
-        let handles = Arc::new(Handles { folder, file, name: process.to_owned(), path });
+        let handles = Arc::new(LiveFileHandles { folder, file, name: process.to_owned(), path });
         handles.write_mark(None)?;
         Ok(Self { handles, mark: None, unsynced: true })
     }
@@ -85,7 +85,7 @@ impl Live {
     }
 
     /// Takes the handles if the file is not synced yet. The caller must sync them.
-    pub(super) fn take_unsynced(&mut self) -> Option<Arc<Handles>> {
+    pub(super) fn take_unsynced(&mut self) -> Option<Arc<LiveFileHandles>> {
         std::mem::take(&mut self.unsynced).then(|| Arc::clone(&self.handles))
     }
 
@@ -95,7 +95,7 @@ impl Live {
     }
 }
 
-impl Handles {
+impl LiveFileHandles {
     /// Syncs the file and its directory entry. Runs before the rows that the mark covers are synced, so that
     /// after a power loss they are never on the disk without it.
     pub(super) fn sync(&self) -> Result<(), Errno> {
@@ -122,7 +122,7 @@ impl Handles {
     }
 }
 
-impl Drop for Handles {
+impl Drop for LiveFileHandles {
     fn drop(&mut self) {
         // Unlock explicitly: closing is not enough, since a child that another thread is starting holds a
         // copy of the descriptor until its `exec`, and the lock would last that long.
@@ -132,13 +132,13 @@ impl Drop for Handles {
 
 /// The live file of a dead process, locked by us as long as this value exists.
 #[derive(Debug)]
-pub(super) struct Dead {
-    handles: Handles,
+pub(super) struct DeadLiveFile {
+    handles: LiveFileHandles,
     /// The offset from which it may have left calls open; none if it left none.
     pub(super) mark: Option<u64>,
 }
 
-impl Dead {
+impl DeadLiveFile {
     /// The name of the process.
     pub(super) fn process(&self) -> &str {
         &self.handles.name
@@ -151,7 +151,7 @@ impl Dead {
 }
 
 /// The dead processes. The caller holds the log's lock, so only one process searches at a time.
-pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
+pub(super) fn dead(files: &LogFiles) -> Result<Vec<DeadLiveFile>, AuditError> {
     let path = files.state_dir.join(LIVE_DIR);
     let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
     let folder = match openat(&files.dir, LIVE_DIR, FOLDER, Mode::empty()) {
@@ -187,7 +187,10 @@ pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
         }
         let mark = read_mark(&file).map_err(failed)?;
         let folder = folder.try_clone().map_err(failed)?;
-        dead.push(Dead { handles: Handles { folder, file, name: name.to_owned(), path }, mark });
+        dead.push(DeadLiveFile {
+            handles: LiveFileHandles { folder, file, name: name.to_owned(), path },
+            mark,
+        });
     }
     Ok(dead)
 }

@@ -25,9 +25,9 @@ pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// A held lock, released on drop.
 #[derive(Debug)]
-pub(super) struct Locked<'file>(&'file File);
+pub(super) struct LockGuard<'file>(&'file File);
 
-impl Drop for Locked<'_> {
+impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
         // Cannot fail for an open descriptor that holds the lock.
         let _ = flock(self.0, FlockOperation::Unlock);
@@ -39,7 +39,7 @@ pub(super) fn exclusive<'file>(
     file: &'file File,
     path: &Path,
     wait: Duration,
-) -> Result<Locked<'file>, AuditError> {
+) -> Result<LockGuard<'file>, AuditError> {
     acquire(file, path, wait, FlockOperation::NonBlockingLockExclusive)
 }
 
@@ -48,7 +48,7 @@ pub(super) fn shared<'file>(
     file: &'file File,
     path: &Path,
     wait: Duration,
-) -> Result<Locked<'file>, AuditError> {
+) -> Result<LockGuard<'file>, AuditError> {
     acquire(file, path, wait, FlockOperation::NonBlockingLockShared)
 }
 
@@ -68,12 +68,12 @@ fn acquire<'file>(
     path: &Path,
     wait: Duration,
     operation: FlockOperation,
-) -> Result<Locked<'file>, AuditError> {
+) -> Result<LockGuard<'file>, AuditError> {
     let mut started = None;
     let mut tries = 0_u32;
     loop {
         match flock(file, operation) {
-            Ok(()) => return Ok(Locked(file)),
+            Ok(()) => return Ok(LockGuard(file)),
             Err(Errno::WOULDBLOCK | Errno::INTR) => {}
             Err(errno) => {
                 return Err(AuditError::Open { path: path.to_owned(), source: errno.into() });

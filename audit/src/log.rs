@@ -19,13 +19,13 @@ use rustix::io::Errno;
 
 use super::{
     error::AuditError,
-    files::Files,
-    live::Live,
+    files::LogFiles,
+    live::LiveFile,
     lock,
     recovery::{self, Recovery},
     row::{Phase, Record, Text},
     sync::{self, SyncMode, Syncer},
-    writer::{Kernel, Medium, Writer},
+    writer::{KernelMedium, LogWriter, Medium},
 };
 
 /// A log that is open for writing. Threads share one through an `Arc`; each process opens its own.
@@ -33,7 +33,7 @@ use super::{
 /// Dropping it syncs the last rows to the disk.
 #[derive(Debug)]
 pub struct AuditLog {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLog>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -55,7 +55,7 @@ impl AuditLog {
     /// [`AuditError::Corrupt`] if more is broken than a crash explains, and the errors of reading, writing
     /// and syncing.
     pub fn open(state_dir: &Path, sync: SyncMode) -> Result<(Self, Recovery), AuditError> {
-        Self::open_on(state_dir, sync, Box::new(Kernel))
+        Self::open_on(state_dir, sync, Box::new(KernelMedium))
     }
 
     /// Like [`AuditLog::open`], with the writing system calls as an argument, so that tests can make them
@@ -65,15 +65,15 @@ impl AuditLog {
         mode: SyncMode,
         medium: Box<dyn Medium>,
     ) -> Result<(Self, Recovery), AuditError> {
-        let files = Arc::new(Files::open(state_dir, medium)?);
+        let files = Arc::new(LogFiles::open(state_dir, medium)?);
         let locked = lock::exclusive(&files.log, &files.path, lock::LOCK_WAIT)?;
-        let (mut writer, torn) = Writer::start(Arc::clone(&files))?;
+        let (mut writer, torn) = LogWriter::start(Arc::clone(&files))?;
         let closed_begins = recovery::close_dead_calls(&files, &mut writer)?;
         drop(locked);
 
         let wrote = torn.is_some() || !closed_begins.is_empty();
-        let state = State { writer, process: process_name(), live: None, open: Vec::new() };
-        let shared = Arc::new(Shared { files, mode, state: Mutex::new(state), syncer: Syncer::default() });
+        let state = LogState { writer, process: process_name(), live: None, open: Vec::new() };
+        let shared = Arc::new(SharedLog { files, mode, state: Mutex::new(state), syncer: Syncer::default() });
         if wrote {
             shared.syncer.request();
         }
@@ -164,20 +164,20 @@ impl Drop for AuditLog {
 
 /// The state shared by threads.
 #[derive(Debug)]
-struct Shared {
-    files: Arc<Files>,
+struct SharedLog {
+    files: Arc<LogFiles>,
     mode: SyncMode,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     syncer: Syncer,
 }
 
 /// The state behind the mutex.
 #[derive(Debug)]
-struct State {
-    writer: Writer,
+struct LogState {
+    writer: LogWriter,
     process: String,
     /// None before the first `begin`: a process that only reads makes no live file.
-    live: Option<Live>,
+    live: Option<LiveFile>,
     /// The calls of this process that are open, oldest first.
     open: Vec<OpenCall>,
 }
@@ -188,8 +188,8 @@ struct OpenCall {
     call_id: Text,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedLog {
+    fn state(&self) -> MutexGuard<'_, LogState> {
         // A poisoned state is usable: the writer reads the file's real end before each row.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,7 +203,7 @@ impl Shared {
         let (unsynced, end, first_open) = {
             let mut state = self.state();
             // All three before the sync: rows appended during it may not be on the disk.
-            let unsynced = state.live.as_mut().and_then(Live::take_unsynced);
+            let unsynced = state.live.as_mut().and_then(LiveFile::take_unsynced);
             (unsynced, state.writer.end(), state.first_open())
         };
         // The live file before the log: after a power loss no row may be on the disk without its mark.
@@ -226,9 +226,9 @@ impl Shared {
     }
 }
 
-impl State {
+impl LogState {
     /// Appends, with the log's lock held.
-    fn append(&mut self, shared: &Shared, record: &Record) -> Result<RowRef, AuditError> {
+    fn append(&mut self, shared: &SharedLog, record: &Record) -> Result<RowRef, AuditError> {
         self.writer.catch_up()?;
         match &record.phase {
             Phase::Begin => {
@@ -253,10 +253,10 @@ impl State {
     }
 
     /// Makes sure that recovery would find the next `begin`.
-    fn cover(&mut self, shared: &Shared) -> Result<(), AuditError> {
+    fn cover(&mut self, shared: &SharedLog) -> Result<(), AuditError> {
         let live = match &mut self.live {
             Some(live) => live,
-            none => none.insert(Live::create(&shared.files, &self.process)?),
+            none => none.insert(LiveFile::create(&shared.files, &self.process)?),
         };
         live.cover(self.writer.end())?;
         if shared.mode == SyncMode::Always

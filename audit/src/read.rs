@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     error::AuditError,
-    lines::{LineEnd, Lines},
+    lines::{LineEnd, LogLines},
     lock,
-    row::{CallRecord, Confinement, Event, MountAccess, Outcome, Subject, Text, Verdict},
+    row::{CallRecord, Confinement, Event, Outcome, RecordedMount, Subject, Text, Verdict},
 };
 
 /// A row as it stands in the log. Unknown fields are ignored.
@@ -41,7 +41,7 @@ pub struct Row {
     /// As [`CallRecord::profile`].
     pub profile: Option<Text>,
     /// As [`CallRecord::mounts`].
-    pub mounts: Vec<MountAccess>,
+    pub mounts: Vec<RecordedMount>,
     /// As [`CallRecord::subjects`].
     pub subjects: Vec<Subject>,
     /// As [`CallRecord::args_sha256`].
@@ -52,25 +52,25 @@ pub struct Row {
     pub module_sha256: Option<Text>,
     /// As [`CallRecord::decision`].
     pub decision: Option<Verdict>,
-    /// As [`super::Ending::code`] or, without one, [`CallRecord::code`].
+    /// As [`super::CallEnding::code`] or, without one, [`CallRecord::code`].
     pub code: Option<Text>,
     /// As [`CallRecord::rule`].
     pub rule: Option<Text>,
     /// As [`CallRecord::approval`].
     pub approval: Option<Text>,
-    /// As [`super::Ending::outcome`]; none in a `begin`.
+    /// As [`super::CallEnding::outcome`]; none in a `begin`.
     pub outcome: Option<Outcome>,
-    /// [`super::Ending::duration`] in microseconds.
+    /// [`super::CallEnding::duration`] in microseconds.
     pub duration_us: Option<u64>,
-    /// [`super::Ending::cpu`] in microseconds.
+    /// [`super::CallEnding::cpu`] in microseconds.
     pub cpu_us: Option<u64>,
-    /// As [`super::Ending::peak_memory_bytes`].
+    /// As [`super::CallEnding::peak_memory_bytes`].
     pub peak_memory: Option<u64>,
-    /// As [`super::Ending::output_bytes`].
+    /// As [`super::CallEnding::output_bytes`].
     pub bytes_out: Option<u64>,
-    /// As [`super::Ending::truncated`].
+    /// As [`super::CallEnding::truncated`].
     pub truncated: Option<bool>,
-    /// As [`super::Ending::mounts_used`].
+    /// As [`super::CallEnding::mounts_used`].
     pub mounts_used: Vec<Text>,
     /// As [`CallRecord::posture`].
     pub posture: Option<Text>,
@@ -112,7 +112,7 @@ impl Row {
 
 /// The part of a row that tells which calls are open; cheaper to parse than a [`Row`].
 #[derive(Debug, Deserialize)]
-pub(super) struct Glance<'line> {
+pub(super) struct OpenCallFields<'line> {
     pub(super) seq: u64,
     pub(super) event: Event,
     #[serde(borrow)]
@@ -130,7 +130,7 @@ pub(super) struct Glance<'line> {
 pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<> {
     let path = path.to_owned();
     let mut state = match open(&path) {
-        Ok((file, end)) => Reading::Open(Lines::new(file, 0, end)),
+        Ok((file, end)) => Reading::Open(LogLines::new(file, 0, end)),
         Err(error) => Reading::Failed(error),
     };
     std::iter::from_fn(move || match std::mem::replace(&mut state, Reading::Done) {
@@ -148,12 +148,12 @@ pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<
 }
 
 enum Reading {
-    Open(Lines<File>),
+    Open(LogLines<File>),
     Failed(AuditError),
     Done,
 }
 
-fn next_row(lines: &mut Lines<File>, path: &Path) -> Option<Result<Row, AuditError>> {
+fn next_row(lines: &mut LogLines<File>, path: &Path) -> Option<Result<Row, AuditError>> {
     let path = || path.to_owned();
     let line = match lines.next() {
         Ok(line) => line?,

@@ -12,12 +12,12 @@ use std::{
 
 use super::{
     error::AuditError,
-    files::Files,
-    lines::{LineEnd, Lines},
-    live::{self, Dead},
-    read::{Glance, Row},
-    row::{Ending, Event, Outcome, Phase},
-    writer::Writer,
+    files::LogFiles,
+    lines::{LineEnd, LogLines},
+    live::{self, DeadLiveFile},
+    read::{OpenCallFields, Row},
+    row::{CallEnding, Event, Outcome, Phase},
+    writer::LogWriter,
 };
 
 /// The repairs made when a log was opened, for the operator.
@@ -47,14 +47,14 @@ pub struct TornTail {
 }
 
 /// Writes `end: unknown` for every open call of a dead process, and returns their ids.
-pub(super) fn close_dead_calls(files: &Files, writer: &mut Writer) -> Result<Vec<String>, AuditError> {
+pub(super) fn close_dead_calls(files: &LogFiles, writer: &mut LogWriter) -> Result<Vec<String>, AuditError> {
     let dead = live::dead(files)?;
     let mut closed = Vec::new();
     if let Some(from) = dead.iter().filter_map(|dead| dead.mark).min() {
         for row in open_begins(files, writer, &dead, from)? {
             let (process, omitted) = (row.process.clone(), row.omitted);
             let call = row.into_call();
-            let ending = Phase::End(Ending::new(Outcome::Unknown));
+            let ending = Phase::End(CallEnding::new(Outcome::Unknown));
             writer.write(&process, &call, &ending, omitted)?;
             closed.push(call.call_id.as_ref().to_owned());
         }
@@ -71,9 +71,14 @@ pub(super) fn close_dead_calls(files: &Files, writer: &mut Writer) -> Result<Vec
 }
 
 /// The `begin`s of these processes without an `end`, oldest first.
-fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Result<Vec<Row>, AuditError> {
-    let processes: HashSet<&str> = dead.iter().map(Dead::process).collect();
-    let mut lines = Lines::new(&files.log, row_boundary(files, from, writer.end()), writer.end());
+fn open_begins(
+    files: &LogFiles,
+    writer: &LogWriter,
+    dead: &[DeadLiveFile],
+    from: u64,
+) -> Result<Vec<Row>, AuditError> {
+    let processes: HashSet<&str> = dead.iter().map(DeadLiveFile::process).collect();
+    let mut lines = LogLines::new(&files.log, row_boundary(files, from, writer.end()), writer.end());
     // Count the begins: a call id may occur twice, since models choose them.
     let mut open: HashMap<(String, String), Vec<Vec<u8>>> = HashMap::new();
     while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
@@ -81,7 +86,7 @@ fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Resu
             continue;
         }
         // An invalid line is no call. Only the verifier reports it.
-        let Ok(glance) = serde_json::from_slice::<Glance<'_>>(line.bytes) else {
+        let Ok(glance) = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes) else {
             continue;
         };
         if !processes.contains(glance.process.as_ref()) {
@@ -110,7 +115,7 @@ fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Resu
 }
 
 /// The mark, if a row begins there. Otherwise the log was replaced or truncated, so the whole log is scanned.
-fn row_boundary(files: &Files, mark: u64, end: u64) -> u64 {
+fn row_boundary(files: &LogFiles, mark: u64, end: u64) -> u64 {
     let mut byte = [0];
     // None for mark 0, which needs no check.
     let before = mark.checked_sub(1).filter(|_| mark <= end);

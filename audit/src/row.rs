@@ -52,7 +52,7 @@ pub struct CallRecord {
     /// The profile that it runs with.
     pub profile: Option<Text>,
     /// The mounts that it was granted.
-    pub mounts: Vec<MountAccess>,
+    pub mounts: Vec<RecordedMount>,
     /// The subjects of its arguments. Never file contents.
     pub subjects: Vec<Subject>,
     /// SHA-256 of the raw arguments, in hexadecimal.
@@ -63,7 +63,7 @@ pub struct CallRecord {
     pub module_sha256: Option<Text>,
     /// The policy's decision.
     pub decision: Option<Verdict>,
-    /// The stable code of a denial or an error. [`Ending::code`] takes precedence.
+    /// The stable code of a denial or an error. [`CallEnding::code`] takes precedence.
     pub code: Option<Text>,
     /// The rule that decided.
     pub rule: Option<Text>,
@@ -91,7 +91,7 @@ impl Record {
 
     /// The row after a call, or the only row of a refused one.
     #[must_use]
-    pub fn end(call: &Arc<CallRecord>, ending: Ending) -> Self {
+    pub fn end(call: &Arc<CallRecord>, ending: CallEnding) -> Self {
         Self { call: Arc::clone(call), phase: Phase::End(ending) }
     }
 
@@ -114,16 +114,16 @@ pub enum Phase {
     /// It is about to run.
     Begin,
     /// It is over.
-    End(Ending),
+    End(CallEnding),
     /// No call: a tool of a module is about to be pinned.
     Approve,
     /// No call: a pin is about to be withdrawn.
     Revoke,
 }
 
-/// The result of a call with its measurements. [`Ending::new`] leaves the measurements out.
+/// The result of a call with its measurements. [`CallEnding::new`] leaves the measurements out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ending {
+pub struct CallEnding {
     /// The result.
     pub outcome: Outcome,
     /// The error's code, if more precise than [`CallRecord::code`].
@@ -142,7 +142,7 @@ pub struct Ending {
     pub mounts_used: Vec<Text>,
 }
 
-impl Ending {
+impl CallEnding {
     /// An ending with the outcome alone.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
@@ -247,7 +247,7 @@ portcullis_types::words! {
 
 /// A mount that a call was granted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MountAccess {
+pub struct RecordedMount {
     /// The mount's name.
     pub name: Text,
     /// The access.
@@ -280,7 +280,7 @@ portcullis_types::words! {
 
 /// The fields that the log adds to a record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head<'a> {
+pub(super) struct RowHead<'a> {
     /// The row's number.
     pub(super) seq: u64,
     /// The time of writing.
@@ -297,7 +297,7 @@ pub(super) struct Head<'a> {
 ///
 /// Written by hand for speed, since native calls wait for it. A derived [`super::Row`] of bounded strings,
 /// with a `serde_json` formatter for the escapes, gives the same bytes but takes 2.5 times as long.
-pub(super) fn write_line(out: &mut Vec<u8>, head: &Head<'_>, call: &CallRecord, phase: &Phase) -> Hash {
+pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecord, phase: &Phase) -> Hash {
     let (event, ending) = match phase {
         Phase::Begin => (Event::Begin, None),
         Phase::End(ending) => (Event::End, Some(ending)),
@@ -356,7 +356,7 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &Head<'_>, call: &CallRecord, 
     hash
 }
 
-fn push_mount(out: &mut Vec<u8>, mount: &MountAccess) {
+fn push_mount(out: &mut Vec<u8>, mount: &RecordedMount) {
     out.extend_from_slice(b"{\"name\":");
     push_string(out, &mount.name, MAX_NAME_BYTES);
     field_word(out, "access", Some(mount.access.as_str()));

@@ -26,13 +26,13 @@ pub enum SyncMode {
 /// The state shared by the appenders and the syncing thread.
 #[derive(Debug, Default)]
 pub(super) struct Syncer {
-    wanted: Mutex<Wanted>,
+    request: Mutex<SyncRequest>,
     changed: Condvar,
     failed: OnceLock<Errno>,
 }
 
 #[derive(Debug, Default)]
-struct Wanted {
+struct SyncRequest {
     sync: bool,
     stop: bool,
 }
@@ -40,17 +40,17 @@ struct Wanted {
 impl Syncer {
     /// Requests a sync. Wakes the thread only if it was idle.
     pub(super) fn request(&self) {
-        let mut wanted = self.wanted();
-        if !wanted.sync {
-            wanted.sync = true;
-            drop(wanted);
+        let mut request = self.lock();
+        if !request.sync {
+            request.sync = true;
+            drop(request);
             self.changed.notify_one();
         }
     }
 
     /// Lets the thread do requested work at once, and end.
     pub(super) fn stop(&self) {
-        self.wanted().stop = true;
+        self.lock().stop = true;
         self.changed.notify_one();
     }
 
@@ -70,29 +70,29 @@ impl Syncer {
     /// The thread's loop: waits for a request, gathers more for [`SYNC_INTERVAL`], works; until stopped.
     fn run(&self, work: impl Fn()) {
         loop {
-            let wanted = self.wanted();
-            let wanted = self
+            let request = self.lock();
+            let request = self
                 .changed
-                .wait_while(wanted, |wanted| !wanted.sync && !wanted.stop)
+                .wait_while(request, |request| !request.sync && !request.stop)
                 .unwrap_or_else(PoisonError::into_inner);
             // Stopped. A request that came before is still worked off, in this round.
-            if !wanted.sync {
+            if !request.sync {
                 return;
             }
-            let (mut wanted, _) = self
+            let (mut request, _) = self
                 .changed
-                .wait_timeout_while(wanted, SYNC_INTERVAL, |wanted| !wanted.stop)
+                .wait_timeout_while(request, SYNC_INTERVAL, |request| !request.stop)
                 .unwrap_or_else(PoisonError::into_inner);
             // Before the work: a request that comes during it starts another round.
-            wanted.sync = false;
-            drop(wanted);
+            request.sync = false;
+            drop(request);
             work();
         }
     }
 
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+    fn lock(&self) -> MutexGuard<'_, SyncRequest> {
         // A poisoned state is consistent: there is no panic between two assignments.
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,7 +9,8 @@ mod tampering;
 use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
 use super::{
-    AuditLog, CallRecord, Ending, Event, Outcome, Record, Row, SyncMode, VerifyReport, log_path, rows, verify,
+    AuditLog, CallEnding, CallRecord, Event, Outcome, Record, Row, SyncMode, VerifyReport, log_path, rows,
+    verify,
 };
 
 /// Opens a log; there must be nothing to recover.
@@ -29,7 +30,7 @@ fn begin(call_id: &str) -> Record {
 }
 
 fn end(call_id: &str) -> Record {
-    Record::end(&call(call_id), Ending::new(Outcome::Ok))
+    Record::end(&call(call_id), CallEnding::new(Outcome::Ok))
 }
 
 /// The bytes of a closed log with this many rows.

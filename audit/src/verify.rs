@@ -5,8 +5,8 @@ use std::{collections::HashMap, fmt, path::Path};
 use super::{
     chain::{self, BadLine, GENESIS, Hash, Link},
     error::AuditError,
-    lines::{Line, LineEnd, Lines},
-    read::{self, Glance},
+    lines::{LineEnd, LogLines, NumberedLine},
+    read::{self, OpenCallFields},
     row::Event,
 };
 
@@ -102,8 +102,8 @@ pub struct OpenBegin {
 /// log is not an error but a report.
 pub fn verify(path: &Path) -> Result<VerifyReport, AuditError> {
     let (file, end) = read::open(path)?;
-    let mut lines = Lines::new(file, 0, end);
-    let mut walk = Walk { rows: 0, last_seq: 0, head: GENESIS, broken: None, open: HashMap::new() };
+    let mut lines = LogLines::new(file, 0, end);
+    let mut walk = ChainWalk { rows: 0, last_seq: 0, head: GENESIS, broken: None, open: HashMap::new() };
     while let Some(line) =
         lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?
     {
@@ -112,7 +112,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport, AuditError> {
     Ok(walk.report())
 }
 
-struct Walk {
+struct ChainWalk {
     rows: u64,
     last_seq: u64,
     head: Hash,
@@ -120,12 +120,12 @@ struct Walk {
     open: HashMap<(String, String), Vec<OpenBegin>>,
 }
 
-impl Walk {
-    fn step(&mut self, line: &Line<'_>) {
+impl ChainWalk {
+    fn step(&mut self, line: &NumberedLine<'_>) {
         if line.end != LineEnd::File {
             self.rows += 1;
         }
-        let glance = serde_json::from_slice::<Glance<'_>>(line.bytes).ok();
+        let glance = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes).ok();
         if self.broken.is_none() {
             match self.follow(line, glance.is_some()) {
                 Ok(link) => (self.last_seq, self.head) = (link.seq, link.hash),
@@ -143,7 +143,7 @@ impl Walk {
         }
     }
 
-    fn follow(&self, line: &Line<'_>, is_row: bool) -> Result<Link, BreakReason> {
+    fn follow(&self, line: &NumberedLine<'_>, is_row: bool) -> Result<Link, BreakReason> {
         match line.end {
             LineEnd::Newline => {}
             LineEnd::File => return Err(BreakReason::TornTail),
@@ -165,7 +165,7 @@ impl Walk {
         }
     }
 
-    fn note(&mut self, glance: Glance<'_>) {
+    fn note(&mut self, glance: OpenCallFields<'_>) {
         let call = (glance.process.into_owned(), glance.call_id.into_owned());
         match glance.event {
             Event::Begin => {

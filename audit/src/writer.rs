@@ -11,9 +11,9 @@ use rustix::{
 use super::{
     chain::Hash,
     error::AuditError,
-    files::Files,
+    files::LogFiles,
     recovery::TornTail,
-    row::{self, CallRecord, Head, Phase},
+    row::{self, CallRecord, Phase, RowHead},
     tail::{self, Tail},
 };
 
@@ -29,9 +29,9 @@ pub(super) trait Medium: fmt::Debug + Send + Sync {
 
 /// The real system calls.
 #[derive(Debug)]
-pub(super) struct Kernel;
+pub(super) struct KernelMedium;
 
-impl Medium for Kernel {
+impl Medium for KernelMedium {
     fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno> {
         rustix::io::write(file, bytes)
     }
@@ -45,17 +45,17 @@ impl Medium for Kernel {
 
 /// The end of the log as this process knows it, and a line buffer.
 #[derive(Debug)]
-pub(super) struct Writer {
-    files: Arc<Files>,
+pub(super) struct LogWriter {
+    files: Arc<LogFiles>,
     seq: u64,
     hash: Hash,
     end: u64,
     line: Vec<u8>,
 }
 
-impl Writer {
+impl LogWriter {
     /// Finds the end of a log that was just opened, and cuts off a torn tail.
-    pub(super) fn start(files: Arc<Files>) -> Result<(Self, Option<TornTail>), AuditError> {
+    pub(super) fn start(files: Arc<LogFiles>) -> Result<(Self, Option<TornTail>), AuditError> {
         let tail = tail::read(&files.log, &files.path, files.size()?)?;
         let mut writer =
             Self { files, seq: tail.seq, hash: tail.hash, end: tail.end, line: Vec::with_capacity(2048) };
@@ -102,7 +102,7 @@ impl Writer {
         phase: &Phase,
         omitted: u64,
     ) -> Result<(), AuditError> {
-        let head = Head { seq: self.seq + 1, time: Timestamp::now(), process, omitted, prev: &self.hash };
+        let head = RowHead { seq: self.seq + 1, time: Timestamp::now(), process, omitted, prev: &self.hash };
         let hash = row::write_line(&mut self.line, &head, call, phase);
         if let Err(source) = self.write_out() {
             // Part of the line may be there. If this fails too, the next append finds the torn piece and

@@ -19,7 +19,7 @@ use rustix::{
 };
 
 use crate::{
-    ConfineError, Layer, Outcome, ProcessUser,
+    ConfineError, Layer, ProcessUser, SyscallOutcome,
     sys::{self, HarmlessCall},
 };
 
@@ -94,7 +94,7 @@ impl Canary {
         self.state_dir.as_fd()
     }
 
-    pub(crate) fn attempt(&self, probe: Probe) -> Outcome {
+    pub(crate) fn attempt(&self, probe: Probe) -> SyscallOutcome {
         loop {
             let result = match probe {
                 Probe::ReadState => self.open(FILE_NAME, OFlags::RDONLY),
@@ -131,10 +131,10 @@ impl Canary {
                 Probe::Clone => return sys::attempt(HarmlessCall::Clone3),
             };
             return match result {
-                Ok(()) => Outcome::Succeeded,
+                Ok(()) => SyscallOutcome::Succeeded,
                 // Retry: on a file system that blocks, the interrupting signal may hit the proof itself.
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(errno) => Outcome::Failed(errno.raw_os_error()),
+                Err(errno) => SyscallOutcome::Failed(errno.raw_os_error()),
             };
         }
     }
@@ -220,8 +220,8 @@ impl Probe {
     }
 
     /// The exact refusal that a confined thread must get: another error could have another cause.
-    pub(crate) fn refusal(self) -> Outcome {
-        Outcome::Failed(match self {
+    pub(crate) fn refusal(self) -> SyscallOutcome {
+        SyscallOutcome::Failed(match self {
             Self::ReadState | Self::WriteState | Self::ListState | Self::ListRoot => libc::EACCES,
             Self::Socket | Self::Execute | Self::InternetSocket | Self::SignalParent | Self::Capability => {
                 libc::EPERM
@@ -231,14 +231,14 @@ impl Probe {
     }
 
     /// Whether `outcome` on an unconfined thread makes a later refusal meaningful.
-    pub(crate) fn is_free(self, outcome: Outcome) -> bool {
+    pub(crate) fn is_free(self, outcome: SyscallOutcome) -> bool {
         match self {
             Self::ReadState
             | Self::WriteState
             | Self::ListState
             | Self::Socket
             | Self::ListRoot
-            | Self::InternetSocket => outcome == Outcome::Succeeded,
+            | Self::InternetSocket => outcome == SyscallOutcome::Succeeded,
             // The kernel got as far as the (invalid) arguments.
             Self::Execute => outcome != self.refusal(),
             // Docker's filter answers `ENOSYS` as ours does. Then this attempt proves nothing, and the others
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_its_place_is_refused() {
+    fn foreign_file_at_the_canary_path_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(Canary::create(&dir.path().join("absent")), Err(ConfineError::CanaryCreate { .. })));
         symlink("/etc/hostname", dir.path().join("canary")).unwrap();

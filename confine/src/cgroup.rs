@@ -16,7 +16,8 @@ use std::{
 use rustix::{io::Errno, process::Pid};
 
 use crate::{
-    Evidence, GroupLimits, Layer, LayerReport, LayerStatus, Outcome, SingleThreaded, process::start_one,
+    Evidence, GroupLimits, Layer, LayerReport, LayerStatus, SingleThreaded, SyscallOutcome,
+    process::start_one,
 };
 
 /// A control group. Dropping it kills all processes that are left in it, and removes it.
@@ -137,7 +138,7 @@ pub fn prove_group(one_thread: &SingleThreaded, bound: OwnedFd, proof: GroupProo
     let restored = bound.write_all(proof.processes.to_string().as_bytes());
     let problem = match (lowered, restored) {
         (Err(error), _) | (_, Err(error)) => Some(format!("its bound cannot be changed ({error})")),
-        _ if before != Outcome::Succeeded || after != Outcome::Failed(libc::EAGAIN) => {
+        _ if before != SyscallOutcome::Succeeded || after != SyscallOutcome::Failed(libc::EAGAIN) => {
             Some(format!("it does not hold: to {START} was {before} before and {after} after"))
         }
         _ => None,

@@ -4,7 +4,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{Layer, Outcome};
+use crate::{Layer, SyscallOutcome};
 
 /// A failure of confinement. After any error of [`crate::confine_current_thread`] the thread may be half
 /// confined: it must end without running a job.
@@ -28,7 +28,7 @@ pub enum ConfineError {
         /// The attempt.
         canary: &'static str,
         /// Its outcome.
-        observed: Outcome,
+        observed: SyscallOutcome,
     },
     /// A layer was applied, and does not refuse what it must refuse.
     #[error("{layer} does not hold: to {canary} was to give {expected}, and gave {observed}")]
@@ -38,10 +38,10 @@ pub enum ConfineError {
         /// The attempt.
         canary: &'static str,
         /// The outcome that this layer must cause.
-        expected: Outcome,
+        expected: SyscallOutcome,
         /// The actual outcome. `ok` for the state folder means that a mount contains it; `ENOENT` means that
         /// the canary was deleted while we ran.
-        observed: Outcome,
+        observed: SyscallOutcome,
     },
     /// The canary file could not be made.
     #[error("create the canary {}", path.display())]

@@ -80,9 +80,9 @@ pub(crate) struct TreeUnavailable {
 }
 
 /// A tree whose parts are made, and which is not assembled yet.
-pub(crate) struct Prepared<'a> {
+pub(crate) struct PreparedTree<'a> {
     tree: &'a FileTree,
-    parts: Vec<Part>,
+    parts: Vec<TreePart>,
     root: OwnedFd,
     proc: OwnedFd,
     shm: OwnedFd,
@@ -91,7 +91,7 @@ pub(crate) struct Prepared<'a> {
 }
 
 /// The content of one place.
-struct Part {
+struct TreePart {
     place: PathBuf,
     what: BindSource,
 }
@@ -103,7 +103,7 @@ enum BindSource {
     Text(String),
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedTree<'a> {
     /// Makes all parts. Must be called in the new mount namespace, by the first process of a process
     /// namespace. With `apart`, the mounts show that user as their owner, if all of them can.
     pub(crate) fn new(
@@ -149,10 +149,10 @@ impl<'a> Prepared<'a> {
             } else {
                 copy(bind, None).map_err(step("copy a system folder"))?
             };
-            parts.push(Part { place: bind.place.clone(), what });
+            parts.push(TreePart { place: bind.place.clone(), what });
         }
         for (place, text) in accounts {
-            parts.push(Part { place: place.into(), what: BindSource::Text(text) });
+            parts.push(TreePart { place: place.into(), what: BindSource::Text(text) });
         }
         Ok(Self { tree, parts, root, proc, shm, tmp, user })
     }
@@ -165,7 +165,7 @@ impl<'a> Prepared<'a> {
         let root = self.root.as_fd();
         // Files in the tree must be readable for its user, which this process is not yet.
         let umask = rustix::process::umask(Mode::WGRP | Mode::WOTH);
-        for Part { place, what } in &self.parts {
+        for TreePart { place, what } in &self.parts {
             place_at(root, place, what).map_err(step("put a folder in its place"))?;
         }
         for (place, mount) in
@@ -220,7 +220,7 @@ impl<'a> Prepared<'a> {
         sys::set_mount_attributes(
             self.root.as_fd(),
             attributes(MountAttrFlags::MOUNT_ATTR_RDONLY),
-            sys::Depth::One,
+            sys::MountDepth::One,
         )
     }
 }
@@ -235,8 +235,8 @@ fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags)
     Ok(rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-fn copies(binds: &[Bind], map: Option<&OwnedFd>) -> io::Result<Vec<Part>> {
-    binds.iter().map(|bind| Ok(Part { place: bind.place.clone(), what: copy(bind, map)? })).collect()
+fn copies(binds: &[Bind], map: Option<&OwnedFd>) -> io::Result<Vec<TreePart>> {
+    binds.iter().map(|bind| Ok(TreePart { place: bind.place.clone(), what: copy(bind, map)? })).collect()
 }
 
 /// Copies what is bound, with its attributes, attached nowhere yet.
@@ -264,7 +264,7 @@ fn copy_mount(what: BorrowedFd<'_>, wanted: MountAttrFlags) -> io::Result<OwnedF
         | OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::AT_RECURSIVE;
     let copy = rustix::mount::open_tree(what, "", how)?;
-    sys::set_mount_attributes(copy.as_fd(), attributes(wanted), sys::Depth::All)?;
+    sys::set_mount_attributes(copy.as_fd(), attributes(wanted), sys::MountDepth::All)?;
     Ok(copy)
 }
 

@@ -66,7 +66,7 @@ mod thread;
 pub mod trusted;
 
 pub use error::ConfineError;
-pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Outcome, Posture};
+pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Posture, SyscallOutcome};
 pub use process_posture::{LayerReport, ProcessPosture};
 pub use rules::{
     GroupLimits, MountAccess, MountRule, PathAccess, PathRule, ProcessConfinement, ProcessLimits,
@@ -78,7 +78,7 @@ pub use {
     cgroup::{ControlGroup, GroupProof, prove_group},
     file_tree::{Bind, BuiltTree, FileTree},
     kernel::probe_kernel,
-    namespaces::{Apart, Inside, Namespaces},
+    namespaces::{NamespacedProcess, Namespaces, SeparateUser},
     process::{SingleThreaded, confine_current_process},
     thread::{ProvenThread, confine_current_thread, prove_on_scratch_thread},
 };

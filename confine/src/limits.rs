@@ -4,13 +4,15 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::{ConfineError, Evidence, Layer, Outcome, ProcessLimits, SingleThreaded, process::start_one};
+use crate::{
+    ConfineError, Evidence, Layer, ProcessLimits, SingleThreaded, SyscallOutcome, process::start_one,
+};
 
 /// The attempt of the proof, and its outcome while it was allowed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LimitControl {
     one_more: u64,
-    before: Outcome,
+    before: SyscallOutcome,
 }
 
 /// Lowers all limits of the calling process. The control of the proof is made on the way: setting one
@@ -28,7 +30,7 @@ pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError
         (Resource::Core, "size of core dumps", Some(0)),
     ] {
         let Some(wanted) = wanted else { continue };
-        if let Outcome::Failed(errno) = set(resource, allowed(resource, wanted)) {
+        if let SyscallOutcome::Failed(errno) = set(resource, allowed(resource, wanted)) {
             return Err(ConfineError::LimitApply { limit, source: std::io::Error::from_raw_os_error(errno) });
         }
     }
@@ -39,7 +41,7 @@ pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError
 /// gone.
 pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
     let observed = set(Resource::Nofile, control.one_more);
-    let expected = Outcome::Failed(libc::EPERM);
+    let expected = SyscallOutcome::Failed(libc::EPERM);
     if observed != expected {
         return Err(ConfineError::NotRefused { layer: Layer::Limits, canary: RAISE, expected, observed });
     }
@@ -68,7 +70,7 @@ pub(crate) fn bound_processes(
     let before = start_one(one_thread);
     lower(1, was.maximum)?;
     let after = start_one(one_thread);
-    if before == Outcome::Succeeded && after == Outcome::Failed(libc::EAGAIN) {
+    if before == SyscallOutcome::Succeeded && after == SyscallOutcome::Failed(libc::EAGAIN) {
         lower(wanted, Some(wanted))?;
         return Ok(Some(Evidence { layer: Layer::Limits, canary: START.into(), before, after }));
     }
@@ -81,10 +83,10 @@ fn allowed(resource: Resource, wanted: u64) -> u64 {
     getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted))
 }
 
-fn set(resource: Resource, value: u64) -> Outcome {
+fn set(resource: Resource, value: u64) -> SyscallOutcome {
     match setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) }) {
-        Ok(()) => Outcome::Succeeded,
-        Err(errno) => Outcome::Failed(errno.raw_os_error()),
+        Ok(()) => SyscallOutcome::Succeeded,
+        Err(errno) => SyscallOutcome::Failed(errno.raw_os_error()),
     }
 }
 

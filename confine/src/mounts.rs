@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_workspace_or_passes_a_link_is_refused() {
+    fn mount_outside_the_workspace_or_through_a_link_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();

@@ -15,9 +15,9 @@ use rustix::{
 };
 
 use crate::{
-    BuiltTree, Canary, ConfineError, Evidence, FileTree, Layer, LayerReport, LayerStatus, Outcome,
-    ProcessUser, SingleThreaded,
-    file_tree::{Prepared, TreeUnavailable},
+    BuiltTree, Canary, ConfineError, Evidence, FileTree, Layer, LayerReport, LayerStatus, ProcessUser,
+    SingleThreaded, SyscallOutcome,
+    file_tree::{PreparedTree, TreeUnavailable},
     process::{Fork, become_user, fork},
     sys,
 };
@@ -26,11 +26,11 @@ mod advice;
 pub(crate) mod apart;
 mod attempt;
 
-use attempt::Attempt;
+use attempt::NamespaceAttempt;
 
 /// The separate user of a file tree, if it is possible: another user than the owner of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Apart {
+pub struct SeparateUser {
     /// The owner of the files.
     pub owner: ProcessUser,
     /// The separate user. Its number must be larger than the owner's, and no other process may have it.
@@ -47,7 +47,7 @@ pub struct Namespaces {
     /// The outer process.
     outer: Pid,
     /// The outer process's attempt to find itself by its number.
-    outer_seen: Outcome,
+    outer_seen: SyscallOutcome,
     /// The separate user, and the id map that shows the files as that user's.
     apart: Option<(ProcessUser, OwnedFd)>,
     /// Whether a user namespace was entered.
@@ -56,7 +56,7 @@ pub struct Namespaces {
 
 /// A process in its namespaces.
 #[derive(Debug)]
-pub struct Inside {
+pub struct NamespacedProcess {
     /// One report for each of [`Layer::NAMESPACES`], in that order.
     pub reports: Vec<LayerReport>,
     /// The tree, if there is one. Without it the process is in its old tree.
@@ -74,7 +74,7 @@ impl Namespaces {
             reports: Layer::NAMESPACES.map(report).into(),
             wanted: Vec::new(),
             outer: rustix::process::getpid(),
-            outer_seen: Outcome::Succeeded,
+            outer_seen: SyscallOutcome::Succeeded,
             apart: None,
             has_own_users: false,
         }
@@ -92,7 +92,7 @@ impl Namespaces {
         one_thread: &SingleThreaded,
         waived: &[Layer],
         user: Option<ProcessUser>,
-        apart: Option<Apart>,
+        apart: Option<SeparateUser>,
     ) -> Result<Self, ConfineError> {
         let mut this = Self { reports: Vec::new(), ..Self::none(&LayerStatus::Waived) };
         for layer in Layer::NAMESPACES {
@@ -116,7 +116,7 @@ impl Namespaces {
         this.has_own_users = !admin;
         // Only with privileges in the initial user namespace can owners be mapped. Without that map, the
         // owner is the tree's user.
-        if admin && let Some(Apart { owner, other }) = apart {
+        if admin && let Some(SeparateUser { owner, other }) = apart {
             this.apart = apart::map(one_thread, owner, other).ok().map(|map| (other, map));
         }
         if this.wanted.contains(&Layer::PidNamespace) {
@@ -146,9 +146,9 @@ impl Namespaces {
         one_thread: &SingleThreaded,
         canary: &Canary,
         tree: &FileTree,
-    ) -> Result<Inside, ConfineError> {
+    ) -> Result<NamespacedProcess, ConfineError> {
         if self.wanted.contains(&Layer::PidNamespace) {
-            let attempt = Attempt::outer_process(self.outer);
+            let attempt = NamespaceAttempt::outer_process(self.outer);
             let evidence = attempt.proof(Layer::PidNamespace, self.outer_seen)?;
             self.report(Layer::PidNamespace, LayerStatus::Enforced, vec![evidence]);
         }
@@ -176,7 +176,7 @@ impl Namespaces {
         };
         let place = |layer| Layer::NAMESPACES.iter().position(|one| *one == layer);
         self.reports.sort_by_key(|report| place(report.layer));
-        Ok(Inside { reports: self.reports, tree, has_own_users: self.has_own_users })
+        Ok(NamespacedProcess { reports: self.reports, tree, has_own_users: self.has_own_users })
     }
 
     fn enter_one(
@@ -184,15 +184,15 @@ impl Namespaces {
         layer: Layer,
         enter: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), ConfineError> {
-        let attempts = match Attempt::all(layer) {
+        let attempts = match NamespaceAttempt::all(layer) {
             Ok(attempts) => attempts,
             Err(error) => {
                 self.miss(layer, format!("there is nothing here to prove it by ({error})"));
                 return Ok(());
             }
         };
-        let before: Vec<Outcome> = attempts.iter().map(Attempt::make).collect();
-        if before.first() != Some(&Outcome::Succeeded) {
+        let before: Vec<SyscallOutcome> = attempts.iter().map(NamespaceAttempt::make).collect();
+        if before.first() != Some(&SyscallOutcome::Succeeded) {
             self.miss(
                 layer,
                 "what it is to refuse is refused already, so that nothing would prove it".to_owned(),
@@ -236,7 +236,7 @@ impl Namespaces {
             return Ok(None);
         }
         let apart = self.apart.as_ref().map(|(user, map)| (*user, map));
-        let built = match Prepared::new(tree, apart) {
+        let built = match PreparedTree::new(tree, apart) {
             Ok(prepared) => prepared.enter()?,
             Err(TreeUnavailable { step, source }) => {
                 self.miss(layer, advice::tree(step, &source));
@@ -296,21 +296,21 @@ fn enter_user_namespace(
 }
 
 /// The attempts that prove a file tree, each with its outcome before, or the reason why none can.
-fn attempts_on_tree(canary: &Canary) -> Result<Vec<(Attempt, Outcome)>, String> {
-    let root =
-        Attempt::root_folder().map_err(|error| format!("the root folder cannot be looked at ({error})"))?;
+fn attempts_on_tree(canary: &Canary) -> Result<Vec<(NamespaceAttempt, SyscallOutcome)>, String> {
+    let root = NamespaceAttempt::root_folder()
+        .map_err(|error| format!("the root folder cannot be looked at ({error})"))?;
     let before = root.make();
     let mut attempts = vec![(root, before)];
     let path =
         canary.path().map_err(|error| format!("the state folder has no path to prove it by ({error})"))?;
-    let state = Attempt::state_by_path(path);
+    let state = NamespaceAttempt::state_by_path(path);
     match state.make() {
         // A process that is not the daemon's user is shut out anyway; the attempt on the root folder has to
         // suffice.
-        Outcome::Failed(libc::EACCES) => {}
-        Outcome::Succeeded => attempts.push((state, Outcome::Succeeded)),
+        SyscallOutcome::Failed(libc::EACCES) => {}
+        SyscallOutcome::Succeeded => attempts.push((state, SyscallOutcome::Succeeded)),
         // For example, the canary was removed.
-        Outcome::Failed(_) => return Err("the state folder has no file to prove it by".to_owned()),
+        SyscallOutcome::Failed(_) => return Err("the state folder has no file to prove it by".to_owned()),
     }
     Ok(attempts)
 }

@@ -98,14 +98,14 @@ pub enum LayerStatus {
 
 /// The outcome of a call, without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SyscallOutcome {
     /// The call went through.
     Succeeded,
     /// The call failed with this `errno`.
     Failed(i32),
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for SyscallOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Failed(errno) = *self else {
             return f.write_str(SUCCEEDED);
@@ -117,13 +117,13 @@ impl fmt::Display for Outcome {
     }
 }
 
-impl Serialize for Outcome {
+impl Serialize for SyscallOutcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Outcome {
+impl<'de> Deserialize<'de> for SyscallOutcome {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         if text == SUCCEEDED {
@@ -141,7 +141,7 @@ impl<'de> Deserialize<'de> for Outcome {
 const SUCCEEDED: &str = "ok";
 const OTHER_ERRNO: &str = "errno ";
 
-/// Linux numbers; no other system makes an `Outcome`.
+/// Linux numbers; no other system makes a `SyscallOutcome`.
 const ERRNO_NAMES: [(i32, &str); 11] = [
     (1, "EPERM"),
     (2, "ENOENT"),
@@ -164,9 +164,9 @@ pub struct Evidence {
     /// The attempt, e.g. `open a file of the state folder for reading`.
     pub canary: Cow<'static, str>,
     /// The outcome before the layer was applied.
-    pub before: Outcome,
+    pub before: SyscallOutcome,
     /// The outcome under the layer.
-    pub after: Outcome,
+    pub after: SyscallOutcome,
 }
 
 impl Evidence {
@@ -181,10 +181,10 @@ impl Evidence {
 /// The proven posture of one thread. Cheap to clone: every audit row holds one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Posture(Arc<Inner>);
+pub struct Posture(Arc<PostureInner>);
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Inner {
+struct PostureInner {
     summary: String,
     landlock: LayerStatus,
     landlock_abi: Option<u32>,
@@ -208,7 +208,7 @@ impl Posture {
             summarize(Layer::Landlock, &landlock, abi),
             summarize(Layer::Seccomp, &seccomp, None)
         );
-        Self(Arc::new(Inner { summary, landlock, landlock_abi, seccomp, evidence }))
+        Self(Arc::new(PostureInner { summary, landlock, landlock_abi, seccomp, evidence }))
     }
 
     /// The status of one layer. A layer that only a process can have counts as waived.
@@ -316,11 +316,16 @@ mod tests {
 
     #[test]
     fn an_outcome_is_read_as_it_was_written() {
-        for outcome in [Outcome::Succeeded, Outcome::Failed(1), Outcome::Failed(38), Outcome::Failed(105)] {
+        for outcome in [
+            SyscallOutcome::Succeeded,
+            SyscallOutcome::Failed(1),
+            SyscallOutcome::Failed(38),
+            SyscallOutcome::Failed(105),
+        ] {
             let text = serde_json::to_string(&outcome).unwrap();
-            assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome, "{text}");
+            assert_eq!(serde_json::from_str::<SyscallOutcome>(&text).unwrap(), outcome, "{text}");
         }
-        assert!(serde_json::from_str::<Outcome>("\"fine\"").is_err());
+        assert!(serde_json::from_str::<SyscallOutcome>("\"fine\"").is_err());
     }
 
     #[test]

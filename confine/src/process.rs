@@ -13,8 +13,9 @@ use rustix::{
 };
 
 use crate::{
-    ConfineError, Evidence, KernelSupport, Layer, LayerReport, LayerStatus, Outcome, ProcessConfinement,
-    ProcessPosture, ProcessUser, Requirement, canary::Probe, landlock, limits, probe_kernel, seccomp, sys,
+    ConfineError, Evidence, KernelSupport, Layer, LayerReport, LayerStatus, ProcessConfinement,
+    ProcessPosture, ProcessUser, Requirement, SyscallOutcome, canary::Probe, landlock, limits, probe_kernel,
+    seccomp, sys,
 };
 
 /// Token: this process has one thread, and the token's holder starts no other.
@@ -184,8 +185,8 @@ pub enum Fork {
 /// The kernel's error, e.g. when the limit of processes is reached.
 pub fn fork(one_thread: &SingleThreaded) -> io::Result<Fork> {
     Ok(match sys::fork(one_thread)? {
-        sys::Side::Child => Fork::Child,
-        sys::Side::Parent(child) => Fork::Parent {
+        sys::ForkSide::Child => Fork::Child,
+        sys::ForkSide::Parent(child) => Fork::Parent {
             child: rustix::process::Pid::from_raw(child)
                 .ok_or_else(|| io::Error::other("the child has no number"))?,
         },
@@ -193,15 +194,15 @@ pub fn fork(one_thread: &SingleThreaded) -> io::Result<Fork> {
 }
 
 /// Starts a process that ends at once, and waits for it.
-pub(crate) fn start_one(one_thread: &SingleThreaded) -> Outcome {
+pub(crate) fn start_one(one_thread: &SingleThreaded) -> SyscallOutcome {
     match fork(one_thread) {
         Ok(Fork::Child) => sys::exit(0),
         Ok(Fork::Parent { child }) => {
             let options = rustix::process::WaitOptions::empty();
             let _ = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options));
-            Outcome::Succeeded
+            SyscallOutcome::Succeeded
         }
-        Err(error) => Outcome::Failed(error.raw_os_error().unwrap_or_default()),
+        Err(error) => SyscallOutcome::Failed(error.raw_os_error().unwrap_or_default()),
     }
 }
 
@@ -270,7 +271,7 @@ pub fn close_inherited(one_thread: &SingleThreaded) -> io::Result<()> {
 
 /// A child that has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct EndedChild {
     /// Its number.
     pub pid: rustix::process::Pid,
     /// Its exit status.
@@ -285,11 +286,11 @@ pub struct Ended {
 ///
 /// # Errors
 /// The kernel's error.
-pub fn wait_for_any() -> io::Result<Option<Ended>> {
+pub fn wait_for_any() -> io::Result<Option<EndedChild>> {
     let Some(reaped) = sys::wait_for_any()? else { return Ok(None) };
     let Some(pid) = rustix::process::Pid::from_raw(reaped.pid) else { return Ok(None) };
     let kilobytes = u64::try_from(reaped.usage.ru_maxrss).unwrap_or_default();
-    Ok(Some(Ended {
+    Ok(Some(EndedChild {
         pid,
         status: ExitStatus::from_raw(reaped.status),
         cpu: duration(reaped.usage.ru_utime) + duration(reaped.usage.ru_stime),

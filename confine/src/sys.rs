@@ -9,7 +9,7 @@ use std::{
     ptr,
 };
 
-use crate::{Outcome, SingleThreaded};
+use crate::{SingleThreaded, SyscallOutcome};
 
 /// A system call whose arguments do no harm even if it is not refused: null pointers, sizes of zero, invalid
 /// numbers. Only its `errno` matters.
@@ -125,7 +125,7 @@ impl TestCall {
 }
 
 /// Makes the call and returns its outcome.
-pub(crate) fn attempt(call: HarmlessCall) -> Outcome {
+pub(crate) fn attempt(call: HarmlessCall) -> SyscallOutcome {
     let (number, args) = match call {
         HarmlessCall::Execve => (libc::SYS_execve, [0; 4]),
         HarmlessCall::Clone3 => (libc::SYS_clone3, [0; 4]),
@@ -189,7 +189,7 @@ fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
 /// Maps one anonymous page with the given protection, or changes a page's protection to it, and unmaps the
 /// page.
 #[cfg(test)]
-pub(crate) fn attempt_page(map_with: libc::c_int, then_protect: Option<libc::c_int>) -> Outcome {
+pub(crate) fn attempt_page(map_with: libc::c_int, then_protect: Option<libc::c_int>) -> SyscallOutcome {
     const PAGE_BYTES: usize = 4096;
     // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of ours.
     let page = unsafe {
@@ -201,7 +201,7 @@ pub(crate) fn attempt_page(map_with: libc::c_int, then_protect: Option<libc::c_i
     let result = match then_protect {
         // SAFETY: the page was mapped above and no other code knows its address.
         Some(protection) => outcome(unsafe { libc::mprotect(page, PAGE_BYTES, protection) }.into()),
-        None => Outcome::Succeeded,
+        None => SyscallOutcome::Succeeded,
     };
     // SAFETY: as above; nothing refers to the page after this.
     unsafe { libc::munmap(page, PAGE_BYTES) };
@@ -308,7 +308,7 @@ pub(crate) fn signal_thread(thread: libc::pid_t, signal: libc::c_int) {
 
 /// The side of a [`fork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum ForkSide {
     /// The calling process, with the child's id.
     Parent(libc::pid_t),
     /// The new process.
@@ -317,12 +317,12 @@ pub(crate) enum Side {
 
 /// Forks this process. Safe because of the token: with one thread, no other thread holds a lock, so the child
 /// may do everything that its parent may.
-pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<Side> {
+pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<ForkSide> {
     // SAFETY: the process has one thread, see above.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Side::Child),
-        child => Ok(Side::Parent(child)),
+        0 => Ok(ForkSide::Child),
+        child => Ok(ForkSide::Parent(child)),
     }
 }
 
@@ -396,14 +396,14 @@ pub(crate) fn close_from(first: libc::c_uint, _one_thread: &SingleThreaded) -> i
 
 /// A child that has ended: its id, its raw wait status, and its resource usage.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reaped {
+pub(crate) struct ReapedChild {
     pub(crate) pid: libc::pid_t,
     pub(crate) status: libc::c_int,
     pub(crate) usage: libc::rusage,
 }
 
 /// Waits for any child; `None` if there is none left.
-pub(crate) fn wait_for_any() -> io::Result<Option<Reaped>> {
+pub(crate) fn wait_for_any() -> io::Result<Option<ReapedChild>> {
     loop {
         let mut status = 0;
         // SAFETY: all-zero bytes are a valid `rusage`, a struct of integers.
@@ -411,7 +411,7 @@ pub(crate) fn wait_for_any() -> io::Result<Option<Reaped>> {
         // SAFETY: both variables are valid for writing and outlive the call.
         let pid = unsafe { libc::wait4(-1, &raw mut status, 0, &raw mut usage) };
         if pid > 0 {
-            return Ok(Some(Reaped { pid, status, usage }));
+            return Ok(Some(ReapedChild { pid, status, usage }));
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
@@ -435,7 +435,7 @@ pub(crate) fn unshare(
 
 /// The depth of a change to mounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
+pub(crate) enum MountDepth {
     /// One mount.
     One,
     /// This mount and all mounts below it.
@@ -443,7 +443,11 @@ pub(crate) enum Depth {
 }
 
 /// Sets attributes of a mount, for good.
-pub(crate) fn set_mount_attributes(mount: BorrowedFd<'_>, attributes: u64, depth: Depth) -> io::Result<()> {
+pub(crate) fn set_mount_attributes(
+    mount: BorrowedFd<'_>,
+    attributes: u64,
+    depth: MountDepth,
+) -> io::Result<()> {
     change_mount(mount, libc::mount_attr { attr_set: attributes, ..NO_CHANGE }, depth)
 }
 
@@ -451,14 +455,14 @@ pub(crate) fn set_mount_attributes(mount: BorrowedFd<'_>, attributes: u64, depth
 pub(crate) fn map_mount(mount: BorrowedFd<'_>, map: BorrowedFd<'_>) -> io::Result<()> {
     let userns_fd = u64::try_from(map.as_raw_fd()).map_err(io::Error::other)?;
     let attr_set = u64::from(rustix::mount::MountAttrFlags::MOUNT_ATTR_IDMAP.bits());
-    change_mount(mount, libc::mount_attr { attr_set, userns_fd, ..NO_CHANGE }, Depth::All)
+    change_mount(mount, libc::mount_attr { attr_set, userns_fd, ..NO_CHANGE }, MountDepth::All)
 }
 
 const NO_CHANGE: libc::mount_attr =
     libc::mount_attr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
 
-fn change_mount(mount: BorrowedFd<'_>, change: libc::mount_attr, depth: Depth) -> io::Result<()> {
-    let recursive = if depth == Depth::All { libc::AT_RECURSIVE } else { 0 };
+fn change_mount(mount: BorrowedFd<'_>, change: libc::mount_attr, depth: MountDepth) -> io::Result<()> {
+    let recursive = if depth == MountDepth::All { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the path is a valid empty string, the size is that of `change`, and both outlive the call,
     // which only reads them.
     let result = unsafe {
@@ -499,7 +503,7 @@ impl SharedPage {
     }
 
     /// Asks for the page by its number.
-    pub(crate) fn find(&self) -> Outcome {
+    pub(crate) fn find(&self) -> SyscallOutcome {
         // SAFETY: all-zero bytes are a valid `shmid_ds`, a struct of integers; the kernel writes one there.
         let result = unsafe {
             let mut about: libc::shmid_ds = mem::zeroed();
@@ -522,10 +526,10 @@ fn empty_handler_address() -> libc::sighandler_t {
     empty_handler as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t
 }
 
-fn outcome(result: libc::c_long) -> Outcome {
+fn outcome(result: libc::c_long) -> SyscallOutcome {
     if result == -1 {
-        Outcome::Failed(io::Error::last_os_error().raw_os_error().unwrap_or_default())
+        SyscallOutcome::Failed(io::Error::last_os_error().raw_os_error().unwrap_or_default())
     } else {
-        Outcome::Succeeded
+        SyscallOutcome::Succeeded
     }
 }

@@ -5,7 +5,7 @@
 use std::{io, marker::PhantomData, thread};
 
 use crate::{
-    Canary, ConfineError, Evidence, KernelSupport, Layer, LayerStatus, Outcome, Posture, Requirement,
+    Canary, ConfineError, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, SyscallOutcome,
     ThreadConfinement, canary::Probe, landlock, probe_kernel, seccomp,
 };
 
@@ -112,7 +112,7 @@ fn require_supported(kernel: &KernelSupport, layer: Layer) -> Result<(), Confine
 }
 
 /// The negative control: every attempt that the layers must refuse has to work first.
-fn control(rules: &ThreadConfinement) -> Result<Vec<(Probe, Outcome)>, ConfineError> {
+fn control(rules: &ThreadConfinement) -> Result<Vec<(Probe, SyscallOutcome)>, ConfineError> {
     let mut controls = Vec::new();
     for probe in Probe::ALL {
         if rules.requirement(probe.layer()) == Requirement::Waived {
@@ -132,7 +132,10 @@ fn control(rules: &ThreadConfinement) -> Result<Vec<(Probe, Outcome)>, ConfineEr
 }
 
 /// Repeats the attempts, each of which must now be refused in the expected way.
-fn prove(rules: &ThreadConfinement, controls: &[(Probe, Outcome)]) -> Result<Vec<Evidence>, ConfineError> {
+fn prove(
+    rules: &ThreadConfinement,
+    controls: &[(Probe, SyscallOutcome)],
+) -> Result<Vec<Evidence>, ConfineError> {
     let mut evidence = Vec::new();
     for &(probe, before) in controls {
         let after = rules.canary.attempt(probe);
@@ -142,7 +145,7 @@ fn prove(rules: &ThreadConfinement, controls: &[(Probe, Outcome)]) -> Result<Vec
     Ok(evidence)
 }
 
-fn require_refused(probe: Probe, observed: Outcome) -> Result<(), ConfineError> {
+fn require_refused(probe: Probe, observed: SyscallOutcome) -> Result<(), ConfineError> {
     if observed == probe.refusal() {
         return Ok(());
     }

@@ -25,7 +25,7 @@ use rustix::{
 
 /// The kind of an object on a file's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thing {
+pub enum PathObject {
     /// The file itself.
     File,
     /// A folder.
@@ -34,7 +34,7 @@ pub enum Thing {
     Link,
 }
 
-impl fmt::Display for Thing {
+impl fmt::Display for PathObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::File => "file",
@@ -78,7 +78,7 @@ pub enum TrustError {
     )]
     Foreign {
         /// Its kind.
-        thing: Thing,
+        thing: PathObject,
         /// Its path.
         path: PathBuf,
         /// Its owner.
@@ -93,7 +93,7 @@ pub enum TrustError {
     )]
     Writable {
         /// Its kind.
-        thing: Thing,
+        thing: PathObject,
         /// Its path.
         path: PathBuf,
         /// Its permissions.
@@ -126,7 +126,7 @@ pub fn open_file(path: &Path) -> Result<File, TrustError> {
     let mut doubt = None;
     match walk(path, &mut doubt) {
         Ok((PathEnd::File(file), at)) => {
-            judge(file.as_fd(), Thing::File, &at)?;
+            judge(file.as_fd(), PathObject::File, &at)?;
             Ok(file.into())
         }
         Ok((PathEnd::Folder, at)) => Err(doubt.unwrap_or(TrustError::Kind { path: at })),
@@ -158,7 +158,7 @@ pub fn judge_folder(path: &Path) -> Result<(), TrustError> {
 /// # Errors
 /// Same as [`open_file`].
 pub fn judge_file(file: BorrowedFd<'_>, path: &Path) -> Result<(), TrustError> {
-    judge(file, Thing::File, path)
+    judge(file, PathObject::File, path)
 }
 
 /// The end of a path.
@@ -175,13 +175,13 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, PathBuf
     let mut left: Vec<OsString> = steps(&absolute);
     let mut at = PathBuf::from("/");
     let mut folder = open_folder(None, OsStr::new("/")).map_err(|errno| unusable(&at, errno.into()))?;
-    judge_way(folder.as_fd(), Thing::Folder, &at, doubt)?;
+    judge_way(folder.as_fd(), PathObject::Folder, &at, doubt)?;
     let mut links = 0;
     while let Some(name) = left.pop() {
         if name == ".." {
             at.pop();
             folder = open_folder(Some(folder.as_fd()), &name).map_err(|errno| unusable(&at, errno.into()))?;
-            judge_way(folder.as_fd(), Thing::Folder, &at, doubt)?;
+            judge_way(folder.as_fd(), PathObject::Folder, &at, doubt)?;
             continue;
         }
         let here = at.join(&name);
@@ -195,11 +195,11 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, PathBuf
         .map_err(failed)?;
         match FileType::from_raw_mode(rustix::fs::fstat(&seen).map_err(failed)?.st_mode) {
             FileType::Directory => {
-                judge_way(seen.as_fd(), Thing::Folder, &here, doubt)?;
+                judge_way(seen.as_fd(), PathObject::Folder, &here, doubt)?;
                 (folder, at) = (seen, here);
             }
             FileType::Symlink => {
-                judge_way(seen.as_fd(), Thing::Link, &here, doubt)?;
+                judge_way(seen.as_fd(), PathObject::Link, &here, doubt)?;
                 links += 1;
                 if links > MAX_LINKS {
                     return Err(failed(Errno::LOOP));
@@ -242,7 +242,7 @@ fn open_regular(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Option<OwnedFd>,
 /// Judges an object on the path, and records a doubt. Only errors of the system end the walk.
 fn judge_way(
     handle: BorrowedFd<'_>,
-    thing: Thing,
+    thing: PathObject,
     path: &Path,
     doubt: &mut Option<TrustError>,
 ) -> Result<(), TrustError> {
@@ -270,7 +270,7 @@ fn open_folder(from: Option<BorrowedFd<'_>>, name: &OsStr) -> Result<OwnedFd, Er
     rustix::fs::openat(from.unwrap_or(rustix::fs::CWD), name, flags, Mode::empty())
 }
 
-fn judge(handle: BorrowedFd<'_>, thing: Thing, path: &Path) -> Result<(), TrustError> {
+fn judge(handle: BorrowedFd<'_>, thing: PathObject, path: &Path) -> Result<(), TrustError> {
     let failed = |errno: Errno| TrustError::Unusable { path: path.to_owned(), source: errno.into() };
     let stat = rustix::fs::fstat(handle).map_err(failed)?;
     let own = rustix::process::geteuid().as_raw();
@@ -300,11 +300,15 @@ fn is_trusted(owner: u32, own: u32) -> bool {
 }
 
 /// The other users who may write it, and the `chmod` mode that forbids that.
-fn written_by(stat: &Stat, thing: Thing, handle: BorrowedFd<'_>) -> Option<(&'static str, &'static str)> {
+fn written_by(
+    stat: &Stat,
+    thing: PathObject,
+    handle: BorrowedFd<'_>,
+) -> Option<(&'static str, &'static str)> {
     // A link's permissions do not count. In a folder with the sticky bit only a name's owner can change its
     // target, and the owner of each name on the path is judged.
-    let is_sticky = thing == Thing::Folder && stat.st_mode & 0o1000 != 0;
-    if thing == Thing::Link || is_sticky {
+    let is_sticky = thing == PathObject::Folder && stat.st_mode & 0o1000 != 0;
+    if thing == PathObject::Link || is_sticky {
         return None;
     }
     if stat.st_mode & 0o002 != 0 {
@@ -416,7 +420,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_refused(path: &Path, thing: Thing, at: &Path) {
+    fn check_refused(path: &Path, thing: PathObject, at: &Path) {
         match open_file(path) {
             Err(
                 TrustError::Writable { thing: found, path, .. }
@@ -444,14 +448,14 @@ mod tests {
     fn a_world_writable_file_is_refused_with_the_remedy() {
         let (_dir, file) = world();
         fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
-        check_refused(&file, Thing::File, &file);
+        check_refused(&file, PathObject::File, &file);
         let shown = open_file(&file).unwrap_err().to_string();
         assert!(shown.contains("can be written by everybody (mode 0666)"), "{shown}");
         assert!(shown.contains(&format!("`chmod o-w {}`", file.display())), "{shown}");
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         let folder = file.parent().unwrap().to_owned();
         fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
-        check_refused(&file, Thing::Folder, &folder);
+        check_refused(&file, PathObject::Folder, &folder);
         assert!(judge_folder(&folder).is_err());
         fs::set_permissions(&folder, Permissions::from_mode(0o1777)).unwrap();
         open_file(&file).expect("nobody else changes a name of ours in a folder with the sticky bit");
@@ -467,12 +471,12 @@ mod tests {
         fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
         open_file(&link).expect("a link that only we could have made");
         fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
-        check_refused(&link, Thing::Folder, &open);
+        check_refused(&link, PathObject::Folder, &open);
         // By a link elsewhere, and by a path that goes through the folder and back.
         let second = dir.path().join("second.toml");
         symlink("open/link.toml", &second).unwrap();
-        check_refused(&second, Thing::Folder, &open);
-        check_refused(&dir.path().join("open/../etc/p.toml"), Thing::Folder, &open);
+        check_refused(&second, PathObject::Folder, &open);
+        check_refused(&dir.path().join("open/../etc/p.toml"), PathObject::Folder, &open);
         let looped = dir.path().join("loop");
         symlink("loop", &looped).unwrap();
         assert!(matches!(open_file(&looped), Err(TrustError::Unusable { .. })));
@@ -495,14 +499,14 @@ mod tests {
             assert!(matches!(*doubt, TrustError::Writable { .. }), "{doubt:?}");
         }
         // An existing object is reported, of whatever kind, and not opened.
-        check_refused(&open.join("leads.toml"), Thing::Folder, &open);
-        check_refused(&open, Thing::Folder, &open);
+        check_refused(&open.join("leads.toml"), PathObject::Folder, &open);
+        check_refused(&open, PathObject::Folder, &open);
         rustix::fs::mknodat(rustix::fs::CWD, open.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
-        check_refused(&open.join("fifo"), Thing::Folder, &open);
+        check_refused(&open.join("fifo"), PathObject::Folder, &open);
     }
 
     #[test]
-    fn what_belongs_to_another_user_is_refused() {
+    fn file_of_another_user_is_refused() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: only root gives files away");
             return;
@@ -511,14 +515,14 @@ mod tests {
         let link = dir.path().join("link");
         symlink(&file, &link).unwrap();
         std::os::unix::fs::lchown(&link, Some(12345), None).unwrap();
-        check_refused(&link, Thing::Link, &link);
+        check_refused(&link, PathObject::Link, &link);
         std::os::unix::fs::chown(&file, Some(12345), None).unwrap();
-        check_refused(&file, Thing::File, &file);
+        check_refused(&file, PathObject::File, &file);
         let shown = open_file(&file).unwrap_err().to_string();
         assert!(shown.contains("belongs to user 12345") && shown.contains("`chown 0 "), "{shown}");
         std::os::unix::fs::chown(&file, Some(0), None).unwrap();
         std::os::unix::fs::chown(file.parent().unwrap(), Some(12345), None).unwrap();
-        check_refused(&file, Thing::Folder, file.parent().unwrap());
+        check_refused(&file, PathObject::Folder, file.parent().unwrap());
     }
 
     #[test]

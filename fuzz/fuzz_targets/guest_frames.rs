@@ -14,6 +14,11 @@ use portcullis_types::{FinalFrame, ToolOutput};
 #[allow(dead_code, reason = "a target uses one of the streams")]
 mod stdio;
 
+/// Stands for the runner's own, whose text no target reads.
+mod fault {
+    pub(super) const TO_SAY_SOMETHING: &str = "";
+}
+
 /// Stands for the runner's own, which hands frames on to a channel.
 #[derive(Debug, Clone)]
 struct Listener;
@@ -32,9 +37,9 @@ impl Listener {
 
 /// Stands for the runner's own, which hands chunks on to another guest.
 #[derive(Debug, Clone)]
-struct Outlet(Rc<RefCell<Vec<u8>>>);
+struct ChunkSink(Rc<RefCell<Vec<u8>>>);
 
-impl Outlet {
+impl ChunkSink {
     fn send(&self, chunk: Vec<u8>) -> Result<(), GuestFault> {
         self.0.borrow_mut().extend(chunk);
         Ok(())
@@ -42,7 +47,7 @@ impl Outlet {
 }
 
 /// Reads bytes that come in pieces of this length.
-fn read(bytes: &[u8], piece: usize, outlet: Option<Outlet>) -> Result<FinalFrame, GuestFault> {
+fn read(bytes: &[u8], piece: usize, outlet: Option<ChunkSink>) -> Result<FinalFrame, GuestFault> {
     let mut stdout = stdio::Stdout::Frames(stdio::FrameReader::new(Some(Listener), outlet));
     for piece in bytes.chunks(piece) {
         stdout.write(piece)?;
@@ -53,7 +58,7 @@ fn read(bytes: &[u8], piece: usize, outlet: Option<Outlet>) -> Result<FinalFrame
 /// Reads the output of a sending end: what it says, and what it sends.
 fn read_sending(bytes: &[u8], piece: usize) -> (Result<FinalFrame, GuestFault>, Vec<u8>) {
     let sent: Rc<RefCell<Vec<u8>>> = Rc::default();
-    let said = read(bytes, piece, Some(Outlet(Rc::clone(&sent))));
+    let said = read(bytes, piece, Some(ChunkSink(Rc::clone(&sent))));
     (said, sent.take())
 }
 

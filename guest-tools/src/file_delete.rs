@@ -80,26 +80,26 @@ struct Counts {
 }
 
 /// The reason why a deletion ended early.
-enum Stop {
+enum DeletionStop {
     At { path: PathBuf, error: io::Error },
     Limit,
 }
 
 /// A directory to empty and delete.
-struct Level {
+struct DeletionLevel {
     directory: PathBuf,
     /// The names of its subdirectories that were read but not entered yet.
     subdirectories: Vec<std::ffi::OsString>,
 }
 
 impl Deletion {
-    fn delete_tree(&mut self, root: &Path) -> Result<(), Stop> {
-        let mut levels = vec![Level { directory: root.to_owned(), subdirectories: Vec::new() }];
+    fn delete_tree(&mut self, root: &Path) -> Result<(), DeletionStop> {
+        let mut levels = vec![DeletionLevel { directory: root.to_owned(), subdirectories: Vec::new() }];
         while let Some(level) = levels.last_mut() {
             if let Some(name) = level.subdirectories.pop() {
                 self.pending_bytes -= name.len() + NAME_BYTES;
                 let directory = level.directory.join(name);
-                levels.push(Level { directory, subdirectories: Vec::new() });
+                levels.push(DeletionLevel { directory, subdirectories: Vec::new() });
                 continue;
             }
             // A directory is read until it is empty: that may take several readings, and another process may
@@ -116,9 +116,9 @@ impl Deletion {
 
     /// Deletes the entries of a directory except its subdirectories, which are noted. Returns the number of
     /// entries found.
-    fn delete_entries(&mut self, level: &mut Level) -> Result<usize, Stop> {
+    fn delete_entries(&mut self, level: &mut DeletionLevel) -> Result<usize, DeletionStop> {
         let directory = &level.directory;
-        let stop = |error| Stop::At { path: directory.clone(), error };
+        let stop = |error| DeletionStop::At { path: directory.clone(), error };
         let mut entries = Vec::new();
         let mut read_bytes = 0;
         for entry in system::read_dir(directory).map_err(stop)? {
@@ -150,28 +150,28 @@ impl Deletion {
     }
 
     /// The kind of an entry; none if it is gone. Some file systems do not report it with the name.
-    fn kind(&self, told: Option<FileType>, path: &Path) -> Result<Option<FileType>, Stop> {
+    fn kind(&self, told: Option<FileType>, path: &Path) -> Result<Option<FileType>, DeletionStop> {
         match told {
             Some(kind) if kind.is_file() || kind.is_dir() || kind.is_symlink() => Ok(Some(kind)),
             _ => match system::symlink_metadata(path) {
                 Ok(found) => Ok(Some(found.file_type())),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(Stop::At { path: path.to_owned(), error }),
+                Err(error) => Err(DeletionStop::At { path: path.to_owned(), error }),
             },
         }
     }
 
-    fn count_limit(&self) -> Result<(), Stop> {
+    fn count_limit(&self) -> Result<(), DeletionStop> {
         let Counts { files, links, directories } = self.deleted;
-        if files + links + directories < MAX_DELETED { Ok(()) } else { Err(Stop::Limit) }
+        if files + links + directories < MAX_DELETED { Ok(()) } else { Err(DeletionStop::Limit) }
     }
 }
 
 /// An entry that another process has removed counts as deleted.
-fn gone(removed: io::Result<()>, path: &Path) -> Result<(), Stop> {
+fn gone(removed: io::Result<()>, path: &Path) -> Result<(), DeletionStop> {
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Stop::At { path: path.to_owned(), error })
+            Err(DeletionStop::At { path: path.to_owned(), error })
         }
         _ => Ok(()),
     }
@@ -186,7 +186,7 @@ impl Counts {
     }
 }
 
-impl Stop {
+impl DeletionStop {
     /// The error for the model; it first says what was deleted.
     fn error(self, deleted: &Counts, target: &Path, path: &GuestPath) -> ToolError {
         let words = deleted.words();

@@ -53,7 +53,7 @@ pub async fn file_edit(
     let before = regular(&target, "edit", &path)?;
     let before = before.ok_or_else(|| fs::error(io::ErrorKind::NotFound.into(), "edit", &path))?;
     let text = read(&target, &path)?;
-    let edit = Edit::of(&text, old_text, new_text, replace_all, &path)?;
+    let edit = EditedText::of(&text, old_text, new_text, replace_all, &path)?;
     refuse_changed(&target, &before, &path)?;
     replace(&target, edit.text.as_bytes(), Some(&before)).map_err(|error| fs::error(error, "edit", &path))?;
     Ok(edit.report(&text, &path))
@@ -66,7 +66,7 @@ const MAX_FILE_BYTES: usize = 8 << 20;
 const TOLD_PLACES: usize = 20;
 
 /// The result of an edit.
-struct Edit {
+struct EditedText {
     text: String,
     /// The length of the replaced passage, in bytes.
     old_bytes: usize,
@@ -83,7 +83,7 @@ fn after_char(text: &str, at: usize) -> usize {
     at + text[at..].chars().next().map_or(0, char::len_utf8)
 }
 
-impl Edit {
+impl EditedText {
     fn of(text: &str, old: &str, new: &str, all: bool, path: &GuestPath) -> Result<Self, ToolError> {
         let converted = in_crlf(text, old, new);
         let new = converted.as_deref().unwrap_or(new);

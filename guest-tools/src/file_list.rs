@@ -30,13 +30,13 @@ pub async fn file_list(
 }
 
 /// An entry of a directory.
-struct Entry {
+struct ListedEntry {
     name: String,
-    kind: Kind,
+    kind: EntryKind,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum EntryKind {
     File,
     Directory,
     Link,
@@ -51,8 +51,8 @@ struct Listing {
 }
 
 impl Listing {
-    fn add(&mut self, directory: &Path, prefix: &str, entries: Vec<Entry>, depth: u32) {
-        for Entry { name, kind } in entries {
+    fn add(&mut self, directory: &Path, prefix: &str, entries: Vec<ListedEntry>, depth: u32) {
+        for ListedEntry { name, kind } in entries {
             if self.text.len() >= MAX_TEXT_BYTES {
                 self.full = true;
                 return;
@@ -61,7 +61,7 @@ impl Listing {
             self.text.push_str(prefix);
             push_name(&mut self.text, &name);
             self.text.push_str(kind.mark());
-            if kind != Kind::Directory || depth <= 1 {
+            if kind != EntryKind::Directory || depth <= 1 {
                 self.text.push('\n');
                 continue;
             }
@@ -91,7 +91,7 @@ impl Listing {
     }
 }
 
-impl Kind {
+impl EntryKind {
     fn of(kind: FileType) -> Self {
         match kind {
             kind if kind.is_file() => Self::File,
@@ -112,13 +112,13 @@ impl Kind {
 }
 
 /// A directory's entries, sorted by the bytes of their names.
-fn entries(directory: &Path) -> io::Result<Vec<Entry>> {
+fn entries(directory: &Path) -> io::Result<Vec<ListedEntry>> {
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
-        let kind = entry.file_type().map_or(Kind::Other, Kind::of);
+        let kind = entry.file_type().map_or(EntryKind::Other, EntryKind::of);
         let name = entry.file_name().into_string().unwrap_or_else(|raw| raw.to_string_lossy().into_owned());
-        entries.push(Entry { name, kind });
+        entries.push(ListedEntry { name, kind });
     }
     entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(entries)

@@ -40,7 +40,7 @@ pub async fn file_read(
     if metadata.is_dir() {
         return Err(ToolError::failed(format!("`{path}` is a directory: use file_list")));
     }
-    let mut source = Source { file, bytes: metadata.len(), position: 0 };
+    let mut source = FileSource { file, bytes: metadata.len(), position: 0 };
     let part = match byte_offset {
         Some(byte) => source.text_from_byte(byte, &path),
         None => source.lines(offset, limit, &path),
@@ -49,7 +49,7 @@ pub async fn file_read(
 }
 
 /// An open file and the position in it.
-struct Source {
+struct FileSource {
     file: File,
     /// The file's length when it was opened. Later additions are not read. Length 0 may also mean that the
     /// length is unknown, so the file is read to its end.
@@ -58,7 +58,7 @@ struct Source {
 }
 
 /// A part of a file.
-struct Part {
+struct FilePart {
     /// Its offset in the file.
     begin: u64,
     bytes: Vec<u8>,
@@ -67,7 +67,7 @@ struct Part {
 }
 
 /// The reason why a reading ended early.
-enum Stop {
+enum ReadStop {
     Io(io::Error),
     Refused(ToolError),
 }
@@ -78,12 +78,12 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// The longest UTF-8 character, in bytes.
 const CHAR_BYTES: usize = 4;
 
-impl Source {
+impl FileSource {
     /// The text from a byte, or from the next character's first byte.
-    fn text_from_byte(&mut self, byte: u64, path: &GuestPath) -> Result<Part, Stop> {
+    fn text_from_byte(&mut self, byte: u64, path: &GuestPath) -> Result<FilePart, ReadStop> {
         if byte > self.bytes {
             let bytes = self.bytes;
-            return Err(Stop::Refused(ToolError::invalid_arguments(format!(
+            return Err(ReadStop::Refused(ToolError::invalid_arguments(format!(
                 "field 'byte_offset': {byte} is past the end, `{path}` has {bytes} bytes"
             ))));
         }
@@ -94,15 +94,15 @@ impl Source {
         // At offset 0 a continuation byte is not the rest of a character: the check for UTF-8 reports it.
         let split = if byte == 0 { 0 } else { split };
         bytes.drain(..split);
-        Ok(Part { begin: byte + split as u64, bytes, whole })
+        Ok(FilePart { begin: byte + split as u64, bytes, whole })
     }
 
     /// A number of lines, each with its line break.
-    fn lines(&mut self, first: u64, limit: Option<u64>, path: &GuestPath) -> Result<Part, Stop> {
+    fn lines(&mut self, first: u64, limit: Option<u64>, path: &GuestPath) -> Result<FilePart, ReadStop> {
         let mut bytes = Vec::new();
         if first == 1 && limit.is_none() {
             let whole = self.fill(&mut bytes, MAX_TEXT_BYTES + CHAR_BYTES)?;
-            return Ok(Part { begin: 0, bytes, whole });
+            return Ok(FilePart { begin: 0, bytes, whole });
         }
         let mut to_skip = first - 1;
         let mut ended = false;
@@ -119,7 +119,7 @@ impl Source {
         if first > 1 && nothing_left {
             let unfinished = u64::from(last.is_some_and(|byte| byte != b'\n'));
             let lines = first - 1 - to_skip + unfinished;
-            return Err(Stop::Refused(ToolError::invalid_arguments(format!(
+            return Err(ReadStop::Refused(ToolError::invalid_arguments(format!(
                 "field 'offset': {first} is past the end, `{path}` has {lines} lines"
             ))));
         }
@@ -132,7 +132,7 @@ impl Source {
             end = from + end_of_line(&bytes[from..], &mut wanted);
         }
         bytes.truncate(end);
-        Ok(Part { begin, bytes, whole: ended || wanted == 0 })
+        Ok(FilePart { begin, bytes, whole: ended || wanted == 0 })
     }
 
     /// Reads at most this many more bytes; returns whether the file has ended.
@@ -159,8 +159,8 @@ impl Source {
 
     /// Checks and bounds a part. If it ends before the requested end, the details say where to read on and
     /// the file's length: the host shows both to the model after the text.
-    fn output(&self, part: Part, path: &GuestPath) -> Result<ToolOutput, ToolError> {
-        let Part { begin, mut bytes, whole } = part;
+    fn output(&self, part: FilePart, path: &GuestPath) -> Result<ToolOutput, ToolError> {
+        let FilePart { begin, mut bytes, whole } = part;
         let valid = match std::str::from_utf8(&bytes) {
             Ok(text) => text.len(),
             // An incomplete character was split by our limit and is not an error of the file.
@@ -186,13 +186,13 @@ impl Source {
     }
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for ReadStop {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl Stop {
+impl ReadStop {
     fn at(self, path: &GuestPath) -> ToolError {
         match self {
             Self::Io(error) => fs::error(error, "read", path),

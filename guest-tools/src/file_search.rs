@@ -8,9 +8,9 @@ use std::path::Path;
 use portcullis_sdk::{ToolContext, ToolError, ToolOutput, fs, serde_json::json, tool};
 
 use self::{
-    files::Files,
-    report::{Report, counted},
-    walk::Walk,
+    files::FileSearcher,
+    report::{SearchReport, counted},
+    walk::FileWalk,
 };
 
 mod any_case;
@@ -58,17 +58,18 @@ pub async fn file_search(
     let matcher = query::matcher(query, regex, case_sensitive)?;
     let root = fs::locate(&path)?;
     let found = std::fs::metadata(&root).map_err(|error| fs::error(error, "search", &path))?;
-    let mut files = Files::new(matcher, context as usize, Report::new(max_results as usize, context > 0));
+    let mut files =
+        FileSearcher::new(matcher, context as usize, SearchReport::new(max_results as usize, context > 0));
     if found.is_file() {
-        files.search(&root, path.as_str(), Chosen::ByName);
+        files.search(&root, path.as_str(), SearchReason::ByName);
         return Ok(answer(&files.report, None));
     }
     if !found.is_dir() {
         return Err(ToolError::failed(format!("cannot search `{path}`: it is not a regular file")));
     }
-    let mut walk = Walk::of(&root, &path, glob)?;
+    let mut walk = FileWalk::of(&root, &path, glob)?;
     while let Some(file) = walk.next_file() {
-        files.search(Path::new(file.system), file.guest, Chosen::ByWalk);
+        files.search(Path::new(file.system), file.guest, SearchReason::ByWalk);
         if files.report.is_full() {
             break;
         }
@@ -82,7 +83,7 @@ pub async fn file_search(
 
 /// The reason why a file is searched.
 #[derive(Clone, Copy, PartialEq)]
-enum Chosen {
+enum SearchReason {
     /// The call names it.
     ByName,
     ByWalk,
@@ -92,13 +93,13 @@ enum Chosen {
 const MARGIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The lines, then notes about what they leave out.
-fn answer(report: &Report, walk: Option<&Walk>) -> ToolOutput {
+fn answer(report: &SearchReport, walk: Option<&FileWalk>) -> ToolOutput {
     let mut text = report.lines();
     if report.matching_lines == 0 {
         text.push_str(&nothing_found(report, walk));
     }
     let mut notes = report.notes();
-    notes.extend(walk.map(Walk::notes).unwrap_or_default());
+    notes.extend(walk.map(FileWalk::notes).unwrap_or_default());
     let complete = notes.is_empty();
     for note in notes {
         text.push_str(&format!("[{note}]\n"));
@@ -112,12 +113,12 @@ fn answer(report: &Report, walk: Option<&Walk>) -> ToolOutput {
 }
 
 /// The answer without matches: what was searched and what was skipped.
-fn nothing_found(report: &Report, walk: Option<&Walk>) -> String {
+fn nothing_found(report: &SearchReport, walk: Option<&FileWalk>) -> String {
     let mut skipped = Vec::new();
     if report.binary > 0 {
         skipped.push(format!("{} binary", report.binary));
     }
-    skipped.extend(walk.map(Walk::skipped).unwrap_or_default());
+    skipped.extend(walk.map(FileWalk::skipped).unwrap_or_default());
     let searched = counted(report.searched, "file", "files");
     if skipped.is_empty() {
         return format!("no matches in {searched}\n");

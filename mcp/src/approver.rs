@@ -79,25 +79,25 @@ impl Approver for ClientApprover {
             return denied("the client gave no answer");
         };
         match understand(&result, SessionApprovals::may_keep(request)) {
-            Understood::Once => ApprovalAnswer::Approve,
-            Understood::ForSession => {
+            ElicitedDecision::Once => ApprovalAnswer::Approve,
+            ElicitedDecision::ForSession => {
                 self.approvals.keep(request);
                 ApprovalAnswer::Approve
             }
-            Understood::No(reason) => ApprovalAnswer::Deny { reason },
+            ElicitedDecision::No(reason) => ApprovalAnswer::Deny { reason },
         }
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Understood {
+enum ElicitedDecision {
     Once,
     ForSession,
     No(Option<String>),
 }
 
-fn understand(result: &ElicitResult, may_keep: bool) -> Understood {
-    let no = |reason: &str| Understood::No(Some(reason.to_owned()));
+fn understand(result: &ElicitResult, may_keep: bool) -> ElicitedDecision {
+    let no = |reason: &str| ElicitedDecision::No(Some(reason.to_owned()));
     match result.action {
         ElicitationAction::Accept => {}
         ElicitationAction::Decline => return no("the person declined"),
@@ -106,12 +106,12 @@ fn understand(result: &ElicitResult, may_keep: bool) -> Understood {
     let field =
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
     match field("answer") {
-        Some(APPROVE) => Understood::Once,
+        Some(APPROVE) => ElicitedDecision::Once,
         // Accepted only if it was offered.
-        Some(APPROVE_SESSION) if may_keep => Understood::ForSession,
+        Some(APPROVE_SESSION) if may_keep => ElicitedDecision::ForSession,
         Some(DENY) => {
             let reason = field("reason").map(str::trim).filter(|reason| !reason.is_empty());
-            Understood::No(reason.map(|reason| bounded(reason.to_owned())))
+            ElicitedDecision::No(reason.map(|reason| bounded(reason.to_owned())))
         }
         _ => no("the client gave an answer that was not offered"),
     }
@@ -152,11 +152,11 @@ mod tests {
     #[test]
     fn only_an_answer_that_was_offered_is_a_yes() {
         use ElicitationAction::{Accept, Cancel, Decline};
-        let is_no = |understood: &Understood| matches!(understood, Understood::No(_));
+        let is_no = |understood: &ElicitedDecision| matches!(understood, ElicitedDecision::No(_));
         let yes = json!({"answer": "approve"});
-        assert_eq!(understand(&answer(Accept, yes.clone()), true), Understood::Once);
+        assert_eq!(understand(&answer(Accept, yes.clone()), true), ElicitedDecision::Once);
         let session = json!({"answer": "approve_for_session"});
-        assert_eq!(understand(&answer(Accept, session.clone()), true), Understood::ForSession);
+        assert_eq!(understand(&answer(Accept, session.clone()), true), ElicitedDecision::ForSession);
         for (action, content, may_keep) in [
             (Accept, session, false),
             (Decline, yes.clone(), true),
@@ -179,8 +179,8 @@ mod tests {
             let content = json!({"answer": "deny", "reason": reason});
             understand(&answer(ElicitationAction::Accept, content), true)
         };
-        assert_eq!(no("not there"), Understood::No(Some("not there".to_owned())));
-        assert_eq!(no(" "), Understood::No(None));
+        assert_eq!(no("not there"), ElicitedDecision::No(Some("not there".to_owned())));
+        assert_eq!(no(" "), ElicitedDecision::No(None));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{
-    approver::ClientApprover, client::Report, log::bounded, reports::Reports, result, session::Session,
-    wire::RawArguments,
+    approver::ClientApprover, client::CallReport, log::bounded, reports::Reports, result,
+    session::ClientSession, wire::RawArguments,
 };
 
 /// Error for too many concurrent calls; from the range that JSON-RPC reserves for servers.
@@ -31,7 +31,7 @@ const MAX_CLIENT_NAME_BYTES: usize = 64;
 /// # Cancellation
 /// Dropping the future cancels the call; its audit row is still written.
 pub(super) async fn run(
-    session: &Session,
+    session: &ClientSession,
     request: CallToolRequestParams,
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResult, ErrorData> {
@@ -92,7 +92,11 @@ fn arguments(context: &RequestContext<RoleServer>, request: &CallToolRequestPara
     }
 }
 
-fn caller(session: &Session, context: &RequestContext<RoleServer>, reports: mpsc::Sender<Report>) -> Caller {
+fn caller(
+    session: &ClientSession,
+    context: &RequestContext<RoleServer>,
+    reports: mpsc::Sender<CallReport>,
+) -> Caller {
     let mut caller = session.caller(agent_id(context));
     caller.cancel = context.ct.child_token();
     caller.approver = approver(session, context);
@@ -107,19 +111,19 @@ fn caller(session: &Session, context: &RequestContext<RoleServer>, reports: mpsc
     if context.meta.get_progress_token().is_some() {
         caller.on_event = Some(Arc::new(move |event| {
             if let ToolEvent::Heartbeat { .. } = event {
-                let _ = life.try_send(Report::Alive);
+                let _ = life.try_send(CallReport::Alive);
             }
         }));
     }
     caller
 }
 
-fn progress(text: String) -> Report {
-    Report::Progress { progress: None, total: None, message: Some(bounded(text)) }
+fn progress(text: String) -> CallReport {
+    CallReport::Progress { progress: None, total: None, message: Some(bounded(text)) }
 }
 
 /// The approver of a call: the operator's if there is one, else the client if it supports elicitation.
-fn approver(session: &Session, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Approver>> {
+fn approver(session: &ClientSession, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Approver>> {
     if let Some(approver) = session.server().own_approver() {
         return Some(approver);
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
-use super::log::Level;
+use super::log::LogLevel;
 
 /// The clients of running calls, by call id. A server and the tools that talk to its clients share one
 /// instance.
@@ -22,18 +22,18 @@ pub struct Clients(Arc<Mutex<HashMap<String, Client>>>);
 /// The client that made a call, reachable while the call runs.
 #[derive(Debug, Clone)]
 pub struct Client {
-    reports: mpsc::Sender<Report>,
+    reports: mpsc::Sender<CallReport>,
 }
 
 /// A report of a call to its client, before the result.
 #[derive(Debug)]
-pub(super) enum Report {
+pub(super) enum CallReport {
     /// Progress of the call.
     Progress { progress: Option<f64>, total: Option<f64>, message: Option<String> },
     /// The call still runs, without progress.
     Alive,
     /// A log message.
-    Log { level: Level, data: Value },
+    Log { level: LogLevel, data: Value },
     /// A question to the person behind the client.
     Elicit {
         message: String,
@@ -80,7 +80,7 @@ impl Clients {
     }
 
     /// Registers a call's client until the guard is dropped.
-    pub(super) fn enter(&self, call_id: &str, reports: mpsc::Sender<Report>) -> ClientGuard {
+    pub(super) fn enter(&self, call_id: &str, reports: mpsc::Sender<CallReport>) -> ClientGuard {
         let client = Client { reports };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call_id.to_owned(), client);
         ClientGuard { clients: self.clone(), call_id: call_id.to_owned() }
@@ -120,7 +120,7 @@ impl Client {
         total: Option<f64>,
         message: Option<String>,
     ) -> Result<(), ClientError> {
-        self.report(Report::Progress { progress: Some(progress), total, message }).await
+        self.report(CallReport::Progress { progress: Some(progress), total, message }).await
     }
 
     /// Sends a log message at a level of the protocol: `debug`, `info`, `notice`, `warning`, `error`,
@@ -134,7 +134,7 @@ impl Client {
     pub async fn log(&self, level: &str, data: Value) -> Result<(), ClientError> {
         let unknown = |_| ClientError::Level(level.to_owned());
         let level = serde_json::from_value(Value::String(level.to_owned())).map_err(unknown)?;
-        self.report(Report::Log { level, data }).await
+        self.report(CallReport::Log { level, data }).await
     }
 
     /// Asks the person behind the client to fill in a form, described by a flat JSON schema.
@@ -148,12 +148,12 @@ impl Client {
         let wrong = |error: serde_json::Error| ClientError::Schema(error.to_string());
         let schema = serde_json::from_value(schema).map_err(wrong)?;
         let (answer, answered) = oneshot::channel();
-        self.report(Report::Elicit { message: message.to_owned(), schema, answer }).await?;
+        self.report(CallReport::Elicit { message: message.to_owned(), schema, answer }).await?;
         // The sender was dropped unused: the call is over, or the client has left.
         answered.await.unwrap_or(Err(ClientError::Gone))
     }
 
-    async fn report(&self, report: Report) -> Result<(), ClientError> {
+    async fn report(&self, report: CallReport) -> Result<(), ClientError> {
         self.reports.send(report).await.map_err(|_unsent| ClientError::Gone)
     }
 }

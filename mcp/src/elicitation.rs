@@ -23,7 +23,7 @@ pub(super) async fn ask(
     time: Duration,
 ) -> Result<ClientResult, ServiceError> {
     let asked = peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(time)).await?;
-    let mut withdrawal = Withdrawal { peer: peer.clone(), id: Some(asked.id.clone()) };
+    let mut withdrawal = QuestionWithdrawal { peer: peer.clone(), id: Some(asked.id.clone()) };
     let answer = asked.await_response().await;
     // Answered, or withdrawn by the timeout.
     withdrawal.id = None;
@@ -31,12 +31,12 @@ pub(super) async fn ask(
 }
 
 /// Withdraws an open question on drop.
-struct Withdrawal {
+struct QuestionWithdrawal {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
 }
 
-impl Drop for Withdrawal {
+impl Drop for QuestionWithdrawal {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();

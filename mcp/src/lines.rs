@@ -30,7 +30,7 @@ use tokio::{
 use super::{
     in_flight::InFlight,
     limits::McpLimits,
-    session::Presence,
+    session::ClientPresence,
     wire::{self, Unreadable},
 };
 
@@ -45,7 +45,7 @@ pub(super) const NO_SESSION: &str =
 const ENDING: ErrorCode = ErrorCode(-32000);
 
 /// The transport.
-pub(super) struct Lines<R, W> {
+pub(super) struct LineTransport<R, W> {
     input: BufReader<R>,
     /// The current line as far as it was read. It lives here so that a cancelled read loses nothing.
     line: Vec<u8>,
@@ -67,11 +67,11 @@ pub(super) struct Lines<R, W> {
     /// When a stopping server gives up on unanswered requests.
     stops: Option<Instant>,
     limits: McpLimits,
-    presence: Presence,
+    presence: ClientPresence,
 }
 
 /// Outcome of reading a line.
-enum Read {
+enum LineRead {
     /// The line is in the buffer.
     Line,
     /// The line exceeded the limit.
@@ -80,12 +80,12 @@ enum Read {
     End,
 }
 
-impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
     pub(super) fn new(
         input: R,
         output: W,
         limits: &McpLimits,
-        presence: Presence,
+        presence: ClientPresence,
         stop: CancellationToken,
     ) -> Self {
         Self {
@@ -110,12 +110,12 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     ///
     /// # Cancellation
     /// Safe: what was read stays in the buffer.
-    async fn read_line(&mut self) -> io::Result<Read> {
+    async fn read_line(&mut self) -> io::Result<LineRead> {
         loop {
             let available = self.input.fill_buf().await?;
             if available.is_empty() {
                 // A last line without its end may be half a message, so it is dropped.
-                return Ok(Read::End);
+                return Ok(LineRead::End);
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(available.len(), |end| end + 1);
@@ -131,7 +131,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             self.input.consume(taken);
             if end.is_some() {
                 let too_long = std::mem::take(&mut self.is_skipping);
-                return Ok(if too_long { Read::TooLong } else { Read::Line });
+                return Ok(if too_long { LineRead::TooLong } else { LineRead::Line });
             }
         }
     }
@@ -258,12 +258,12 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                 }
             };
             let refused = match read {
-                Read::End => return None,
-                Read::TooLong => {
+                LineRead::End => return None,
+                LineRead::TooLong => {
                     let message = format!("a message has at most {} bytes", self.limits.message_bytes);
                     self.refuse(None, ErrorData::invalid_request(message, None)).await
                 }
-                Read::Line => {
+                LineRead::Line => {
                     let line = std::mem::take(&mut self.line);
                     let text = line.trim_ascii();
                     if text.is_empty() {
@@ -293,7 +293,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     }
 }
 
-impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
     /// Waits until all received requests are answered; refuses new ones.
     ///
     /// # Cancellation
@@ -321,7 +321,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     }
 }
 
-impl<R, W> Transport<RoleServer> for Lines<R, W>
+impl<R, W> Transport<RoleServer> for LineTransport<R, W>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,

@@ -14,7 +14,7 @@ const MAX_TEXT_BYTES: usize = 4096;
 /// Level of a message, in the protocol's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Level {
+pub(super) enum LogLevel {
     Debug,
     Info,
     Notice,
@@ -27,22 +27,22 @@ pub(super) enum Level {
 
 /// The lowest level that a client wants. Default: `info`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Threshold(pub(super) Level);
+pub(super) struct Threshold(pub(super) LogLevel);
 
 impl Default for Threshold {
     fn default() -> Self {
-        Self(Level::Info)
+        Self(LogLevel::Info)
     }
 }
 
 impl Threshold {
     /// Whether a message of this level passes.
-    pub(super) fn lets_through(self, level: Level) -> bool {
+    pub(super) fn lets_through(self, level: LogLevel) -> bool {
         level >= self.0
     }
 }
 
-impl From<LoggingLevel> for Level {
+impl From<LoggingLevel> for LogLevel {
     fn from(level: LoggingLevel) -> Self {
         match level {
             LoggingLevel::Debug => Self::Debug,
@@ -57,17 +57,17 @@ impl From<LoggingLevel> for Level {
     }
 }
 
-impl From<Level> for LoggingLevel {
-    fn from(level: Level) -> Self {
+impl From<LogLevel> for LoggingLevel {
+    fn from(level: LogLevel) -> Self {
         match level {
-            Level::Debug => Self::Debug,
-            Level::Info => Self::Info,
-            Level::Notice => Self::Notice,
-            Level::Warning => Self::Warning,
-            Level::Error => Self::Error,
-            Level::Critical => Self::Critical,
-            Level::Alert => Self::Alert,
-            Level::Emergency => Self::Emergency,
+            LogLevel::Debug => Self::Debug,
+            LogLevel::Info => Self::Info,
+            LogLevel::Notice => Self::Notice,
+            LogLevel::Warning => Self::Warning,
+            LogLevel::Error => Self::Error,
+            LogLevel::Critical => Self::Critical,
+            LogLevel::Alert => Self::Alert,
+            LogLevel::Emergency => Self::Emergency,
         }
     }
 }
@@ -78,7 +78,7 @@ impl From<Level> for LoggingLevel {
 /// Safe; the message may be lost.
 pub(super) async fn send(
     peer: &Peer<RoleServer>,
-    level: Level,
+    level: LogLevel,
     tool: &str,
     data: Value,
 ) -> Result<(), ServiceError> {
@@ -103,9 +103,9 @@ mod tests {
     #[test]
     fn messages_below_the_level_that_a_client_sets_are_kept_from_it() {
         let threshold = Threshold::default();
-        assert!(threshold.lets_through(Level::Info) && !threshold.lets_through(Level::Debug));
-        let strict = Threshold(Level::Error);
-        assert!(strict.lets_through(Level::Emergency) && !strict.lets_through(Level::Warning));
+        assert!(threshold.lets_through(LogLevel::Info) && !threshold.lets_through(LogLevel::Debug));
+        let strict = Threshold(LogLevel::Error);
+        assert!(strict.lets_through(LogLevel::Emergency) && !strict.lets_through(LogLevel::Warning));
     }
 
     #[test]

@@ -17,9 +17,9 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     approver::takes_questions,
-    client::{ClientError, Elicited, Report, action},
+    client::{CallReport, ClientError, Elicited, action},
     elicitation,
-    log::{self, Level, Threshold},
+    log::{self, LogLevel, Threshold},
 };
 
 /// How long a person may take to answer a tool's question. The call's own deadline is usually shorter.
@@ -62,7 +62,7 @@ impl Reports {
     /// As the call's.
     pub(super) async fn alongside<T>(
         &self,
-        reports: mpsc::Receiver<Report>,
+        reports: mpsc::Receiver<CallReport>,
         mut call: impl Future<Output = T> + Unpin,
     ) -> T {
         let over = CancellationToken::new();
@@ -81,7 +81,7 @@ impl Reports {
 
     /// Sends until the client is gone, or the call is over and all its reports are sent. Questions delay
     /// nothing else. They are withdrawn when the call is over or their asker stops waiting.
-    async fn send(&self, mut reports: mpsc::Receiver<Report>, over: CancellationToken) {
+    async fn send(&self, mut reports: mpsc::Receiver<CallReport>, over: CancellationToken) {
         let mut last: f64 = 0.0;
         let mut last_total = None;
         let mut spoken = Instant::now();
@@ -99,14 +99,14 @@ impl Reports {
             };
             let sent = match report {
                 None => return,
-                Some(Report::Alive) if spoken.elapsed() < SILENCE => Ok(()),
-                Some(Report::Alive) => {
+                Some(CallReport::Alive) if spoken.elapsed() < SILENCE => Ok(()),
+                Some(CallReport::Alive) => {
                     // Slightly above the last number, as the protocol requires, so that the tool's own
                     // numbers can continue.
                     last += f64::max(last.abs(), 1.0) * STANDSTILL;
                     self.progress(last, last_total, None).await
                 }
-                Some(Report::Progress { progress, total, message }) => {
+                Some(CallReport::Progress { progress, total, message }) => {
                     (last_total, spoken) = (total, Instant::now());
                     // The protocol wants each number above the last; a tool may begin with 0.
                     let above =
@@ -114,8 +114,8 @@ impl Reports {
                     last = above.unwrap_or(last + 1.0);
                     self.progress(last, total, message).await
                 }
-                Some(Report::Log { level, data }) => self.log(level, data).await,
-                Some(Report::Elicit { message, schema, mut answer }) => {
+                Some(CallReport::Log { level, data }) => self.log(level, data).await,
+                Some(CallReport::Elicit { message, schema, mut answer }) => {
                     questions.push(async move {
                         let asked = tokio::select! {
                             asked = self.elicit(message, schema) => asked,
@@ -147,12 +147,12 @@ impl Reports {
                 report.message = message;
                 self.peer.notify_progress(report).await
             }
-            (None, Some(text)) => self.log(Level::Info, Value::String(text)).await,
+            (None, Some(text)) => self.log(LogLevel::Info, Value::String(text)).await,
             (None, None) => Ok(()),
         }
     }
 
-    async fn log(&self, level: Level, data: Value) -> Result<(), ServiceError> {
+    async fn log(&self, level: LogLevel, data: Value) -> Result<(), ServiceError> {
         if !self.threshold.lets_through(level) {
             return Ok(());
         }

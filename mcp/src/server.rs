@@ -18,7 +18,7 @@ use super::{
     client::Clients,
     limits::McpLimits,
     listing,
-    session::{Presence, Session},
+    session::{ClientPresence, ClientSession},
 };
 
 /// A server for one registry. Clones share it.
@@ -27,20 +27,20 @@ use super::{
 /// asked for through the client, if it supports that; [`McpServer::approver`] sets another approver.
 #[derive(Clone)]
 pub struct McpServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 /// State shared by all sessions.
-struct Shared {
-    offered: watch::Sender<Arc<Offered>>,
+struct ServerState {
+    offered: watch::Sender<Arc<OfferedRegistry>>,
     approver: Mutex<Option<Arc<dyn Approver>>>,
     clients: Clients,
     limits: McpLimits,
-    running: Running,
+    running: RunningCalls,
 }
 
 /// A registry, and its tools as clients see them.
-pub(super) struct Offered {
+pub(super) struct OfferedRegistry {
     pub(super) registry: Arc<ToolRegistry>,
     pub(super) tools: Vec<Tool>,
     /// The registry's changes since then.
@@ -67,8 +67,8 @@ impl McpServer {
         clients: Clients,
     ) -> Result<Self, McpError> {
         let (offered, _) = watch::channel(offered(registry)?);
-        let (approver, running) = (Mutex::new(None), Running::default());
-        Ok(Self { shared: Arc::new(Shared { offered, approver, clients, limits, running }) })
+        let (approver, running) = (Mutex::new(None), RunningCalls::default());
+        Ok(Self { shared: Arc::new(ServerState { offered, approver, clients, limits, running }) })
     }
 
     /// Sends all approval requests to this approver instead of the client.
@@ -97,8 +97,8 @@ impl McpServer {
         self.shared.running.idle().await;
     }
 
-    pub(super) fn session(&self, presence: Presence) -> Result<Session, McpError> {
-        Session::new(self.clone(), presence)
+    pub(super) fn session(&self, presence: ClientPresence) -> Result<ClientSession, McpError> {
+        ClientSession::new(self.clone(), presence)
     }
 
     /// Waits until none of these cancelled calls runs; once the server was told to stop, at most
@@ -106,7 +106,7 @@ impl McpServer {
     ///
     /// # Cancellation
     /// Safe.
-    pub(super) async fn idle_unless_late(&self, running: &Running, stop: &CancellationToken) {
+    pub(super) async fn idle_unless_late(&self, running: &RunningCalls, stop: &CancellationToken) {
         let late = async {
             stop.cancelled().await;
             tokio::time::sleep(self.shared.limits.stop).await;
@@ -118,7 +118,7 @@ impl McpServer {
     }
 
     /// The registry that is served, and its tools at this moment.
-    pub(super) fn offered(&self) -> Arc<Offered> {
+    pub(super) fn offered(&self) -> Arc<OfferedRegistry> {
         let known = Arc::clone(&self.shared.offered.borrow());
         if !known.changes.has_changed() {
             return known;
@@ -129,18 +129,18 @@ impl McpServer {
 
     /// Updates the offered tools after a call, which may have found that a tool cannot run. Clients are
     /// notified if the list changes.
-    pub(super) fn look_again(&self, known: &Arc<Offered>) {
+    pub(super) fn look_again(&self, known: &Arc<OfferedRegistry>) {
         if known.registry.offered().len() != known.tools.len() {
             self.list_again(known);
         }
     }
 
-    fn list_again(&self, known: &Arc<Offered>) {
+    fn list_again(&self, known: &Arc<OfferedRegistry>) {
         let now = offered(Arc::clone(&known.registry)).unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools stays as it was");
             // With fresh `changes`: otherwise every request would try again, and warn again.
             let (registry, changes) = (Arc::clone(&known.registry), known.registry.changes());
-            Arc::new(Offered { registry, tools: known.tools.clone(), changes })
+            Arc::new(OfferedRegistry { registry, tools: known.tools.clone(), changes })
         });
         // Skip the update if another registry is served meanwhile.
         let _is_changed = self.shared.offered.send_if_modified(|served| {
@@ -153,7 +153,7 @@ impl McpServer {
     }
 
     /// Notifies of changes to the offered tools.
-    pub(super) fn changes(&self) -> watch::Receiver<Arc<Offered>> {
+    pub(super) fn changes(&self) -> watch::Receiver<Arc<OfferedRegistry>> {
         self.shared.offered.subscribe()
     }
 
@@ -169,7 +169,7 @@ impl McpServer {
         &self.shared.clients
     }
 
-    pub(super) fn running(&self) -> &Running {
+    pub(super) fn running(&self) -> &RunningCalls {
         &self.shared.running
     }
 }
@@ -183,22 +183,22 @@ impl fmt::Debug for McpServer {
     }
 }
 
-fn offered(registry: Arc<ToolRegistry>) -> Result<Arc<Offered>, McpError> {
+fn offered(registry: Arc<ToolRegistry>) -> Result<Arc<OfferedRegistry>, McpError> {
     // Before the tools are read: a change meanwhile is then seen as one.
     let changes = registry.changes();
     let tools = listing::tools(&registry)?;
-    Ok(Arc::new(Offered { registry, tools, changes }))
+    Ok(Arc::new(OfferedRegistry { registry, tools, changes }))
 }
 
 /// Counter of running calls.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Running(Arc<(AtomicUsize, Notify)>);
+pub(super) struct RunningCalls(Arc<(AtomicUsize, Notify)>);
 
 /// A running call; drop it at the end.
 #[derive(Debug)]
-pub(super) struct RunningCall(Running);
+pub(super) struct RunningCall(RunningCalls);
 
-impl Running {
+impl RunningCalls {
     pub(super) fn begin(&self) -> RunningCall {
         self.0.0.fetch_add(1, Ordering::SeqCst);
         RunningCall(self.clone())
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_bounded_and_waited_for() {
-        let running = Running::default();
+        let running = RunningCalls::default();
         assert!(running.idle().now_or_never().is_some());
         let first = running.begin_below(2).expect("a place");
         let second = running.begin_below(2).expect("a place");

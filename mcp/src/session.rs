@@ -1,4 +1,4 @@
-//! [`Session`]: the requests, approvals and calls of one client.
+//! [`ClientSession`]: the requests, approvals and calls of one client.
 
 use std::{
     borrow::Cow,
@@ -20,7 +20,7 @@ use rmcp::{
 use super::{
     McpError, McpServer, call,
     log::{self, Threshold},
-    server::Running,
+    server::RunningCalls,
     task::{self, Task},
 };
 
@@ -34,27 +34,27 @@ const SERVED: [&str; 4] = ["initialize", "tools/list", "tools/call", "logging/se
 
 /// One client's session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct ClientSession {
     server: McpServer,
     run_id: String,
     approvals: Arc<SessionApprovals>,
     threshold: Mutex<Threshold>,
-    presence: Presence,
+    presence: ClientPresence,
     /// Notifies the client when the tools change; ends with the session.
     herald: OnceLock<Task>,
 }
 
 /// Whether a client is present, and which of its calls run. Shared by its transport and its session.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Presence {
+pub(super) struct ClientPresence {
     /// Fires when the client is gone for good, or the server shall stop: calls are cancelled.
     pub(super) gone: CancellationToken,
     /// The calls of the session.
-    pub(super) running: Running,
+    pub(super) running: RunningCalls,
 }
 
-impl Session {
-    pub(super) fn new(server: McpServer, presence: Presence) -> Result<Self, McpError> {
+impl ClientSession {
+    pub(super) fn new(server: McpServer, presence: ClientPresence) -> Result<Self, McpError> {
         let mut bytes = [0_u8; 16];
         getrandom::fill(&mut bytes).map_err(|error| McpError::Random { reason: error.to_string() })?;
         Ok(Self {
@@ -80,7 +80,7 @@ impl Session {
         &self.approvals
     }
 
-    pub(super) fn presence(&self) -> &Presence {
+    pub(super) fn presence(&self) -> &ClientPresence {
         &self.presence
     }
 
@@ -118,7 +118,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for ClientSession {
     fn drop(&mut self) {
         // Every call holds its session, so all calls have ended. A replaced registry has dropped its own
         // state of the run.
@@ -126,7 +126,7 @@ impl Drop for Session {
     }
 }
 
-impl ServerHandler for Session {
+impl ServerHandler for ClientSession {
     fn get_info(&self) -> ServerConfig {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_logging().build();

@@ -8,9 +8,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     McpError, McpServer,
-    lines::Lines,
-    session::Presence,
-    streams::{self, Streams},
+    lines::LineTransport,
+    session::ClientPresence,
+    streams::{self, McpStreams},
     task,
 };
 
@@ -26,7 +26,8 @@ use super::{
 /// # Cancellation
 /// Dropping the future cancels the calls.
 pub async fn serve_stdio(server: &McpServer, stop: CancellationToken) -> Result<(), McpError> {
-    let Streams { input, output, pump } = streams::take().map_err(|source| McpError::Streams { source })?;
+    let McpStreams { input, output, pump } =
+        streams::take().map_err(|source| McpError::Streams { source })?;
     let served = serve_lines(server, input, output, stop).await;
     if let Some(pump) = pump {
         // The stream is closed by now; wait until the pump has written the answers, unless the client does
@@ -54,10 +55,10 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let presence = Presence::default();
+    let presence = ClientPresence::default();
     let session = server.session(presence.clone())?;
     let _gone = presence.gone.clone().drop_guard();
-    let lines = Lines::new(input, output, server.limits(), presence.clone(), stop.clone());
+    let lines = LineTransport::new(input, output, server.limits(), presence.clone(), stop.clone());
     // The transport ends when all is answered; this token ends it if that takes too long.
     let over = CancellationToken::new();
     let (told, end, stop_time) = (stop.clone(), over.clone(), server.limits().stop);

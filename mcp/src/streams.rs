@@ -29,14 +29,14 @@ use tokio::{
 const PUMP_BYTES: usize = 64 << 10;
 
 /// The stream of incoming messages.
-pub(super) type Input = Pin<Box<dyn AsyncRead + Send>>;
+pub(super) type MessageInput = Pin<Box<dyn AsyncRead + Send>>;
 /// The stream of outgoing messages.
-pub(super) type Output = Pin<Box<dyn AsyncWrite + Send>>;
+pub(super) type MessageOutput = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// Both streams of the protocol.
-pub(super) struct Streams {
-    pub(super) input: Input,
-    pub(super) output: Output,
+pub(super) struct McpStreams {
+    pub(super) input: MessageInput,
+    pub(super) output: MessageOutput,
     /// Thread that writes the output if the stream is not async itself; ends when all is written.
     pub(super) pump: Option<JoinHandle<()>>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Streams {
 ///
 /// # Errors
 /// Errors of the system calls.
-pub(super) fn take() -> io::Result<Streams> {
+pub(super) fn take() -> io::Result<McpStreams> {
     // Before the originals are replaced. From 3 on: not a standard number, even if one of them was closed.
     let input = fcntl_dupfd_cloexec(stdio::stdin(), 3)?;
     let output = fcntl_dupfd_cloexec(stdio::stdout(), 3)?;
@@ -54,14 +54,14 @@ pub(super) fn take() -> io::Result<Streams> {
     stdio::dup2_stdout(stdio::stderr())?;
     let input = reader(input)?;
     let (output, pump) = writer(output)?;
-    Ok(Streams { input, output, pump })
+    Ok(McpStreams { input, output, pump })
 }
 
-fn reader(input: OwnedFd) -> io::Result<Input> {
+fn reader(input: OwnedFd) -> io::Result<MessageInput> {
     Ok(match kind(&input, false)? {
-        Kind::Pipe(pipe) => Box::pin(pipe::Receiver::from_file(pipe)?),
-        Kind::Socket => Box::pin(socket(input)?),
-        Kind::Other => {
+        StreamKind::Pipe(pipe) => Box::pin(pipe::Receiver::from_file(pipe)?),
+        StreamKind::Socket => Box::pin(socket(input)?),
+        StreamKind::Other => {
             let (ours, mut theirs) = StdUnixStream::pair()?;
             pump("portcullis-input", move || copy(File::from(input), &mut theirs))?;
             Box::pin(socket(ours.into())?)
@@ -69,11 +69,11 @@ fn reader(input: OwnedFd) -> io::Result<Input> {
     })
 }
 
-fn writer(output: OwnedFd) -> io::Result<(Output, Option<JoinHandle<()>>)> {
+fn writer(output: OwnedFd) -> io::Result<(MessageOutput, Option<JoinHandle<()>>)> {
     Ok(match kind(&output, true)? {
-        Kind::Pipe(pipe) => (Box::pin(pipe::Sender::from_file(pipe)?), None),
-        Kind::Socket => (Box::pin(socket(output)?), None),
-        Kind::Other => {
+        StreamKind::Pipe(pipe) => (Box::pin(pipe::Sender::from_file(pipe)?), None),
+        StreamKind::Socket => (Box::pin(socket(output)?), None),
+        StreamKind::Other => {
             let (ours, theirs) = StdUnixStream::pair()?;
             let pump = pump("portcullis-output", move || copy(theirs, &mut File::from(output)))?;
             (Box::pin(socket(ours.into())?), Some(pump))
@@ -82,7 +82,7 @@ fn writer(output: OwnedFd) -> io::Result<(Output, Option<JoinHandle<()>>)> {
 }
 
 /// Kind of a stream.
-enum Kind {
+enum StreamKind {
     /// A pipe, reopened.
     Pipe(File),
     Socket,
@@ -90,17 +90,17 @@ enum Kind {
     Other,
 }
 
-fn kind(stream: &OwnedFd, writes: bool) -> io::Result<Kind> {
+fn kind(stream: &OwnedFd, writes: bool) -> io::Result<StreamKind> {
     let kind = File::from(stream.try_clone()?).metadata()?.file_type();
     Ok(if kind.is_fifo() {
         match reopened(stream, writes) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Kind::Other,
-            reopened => Kind::Pipe(reopened?),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => StreamKind::Other,
+            reopened => StreamKind::Pipe(reopened?),
         }
     } else if kind.is_socket() {
-        Kind::Socket
+        StreamKind::Socket
     } else {
-        Kind::Other
+        StreamKind::Other
     })
 }
 
@@ -213,14 +213,14 @@ mod tests {
     #[test]
     fn a_pipe_that_may_not_be_opened_again_is_read_as_a_file_is() {
         let (ours, _theirs) = rustix::pipe::pipe().expect("a pipe");
-        assert!(matches!(kind(&ours, false), Ok(Kind::Pipe(_))));
+        assert!(matches!(kind(&ours, false), Ok(StreamKind::Pipe(_))));
         let as_another = std::thread::spawn(move || {
             let nobody = rustix::thread::Uid::from_raw(65534);
             // Only root can change the user; this affects only this thread.
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok().map(|()| kind(&ours, false))
         });
         if let Some(kind) = as_another.join().expect("no panic") {
-            assert!(matches!(kind, Ok(Kind::Other)));
+            assert!(matches!(kind, Ok(StreamKind::Other)));
         }
     }
 }

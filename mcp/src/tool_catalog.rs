@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_or_hidden_is_offered_to_no_model() {
+    fn disabled_or_hidden_tool_is_offered_to_no_model() {
         let policy = "[tools.add]\nenabled = false\n[tools.echo]\napproval = \"deny\"\n";
         let (_state, off) = registry(policy);
         let (_other, hiding) = with(ToolMeta { hidden: true, ..ToolMeta::default() });

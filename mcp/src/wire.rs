@@ -40,13 +40,13 @@ struct CallOutline<'a> {
 }
 
 #[derive(Deserialize)]
-struct Identified {
+struct MessageId {
     id: Option<RequestId>,
 }
 
 /// A decoded message.
 #[derive(Debug)]
-pub(super) struct Decoded {
+pub(super) struct DecodedMessage {
     pub(super) message: RxJsonRpcMessage<RoleServer>,
     /// The rewritten text of the message, if it was rewritten: with `{}` in place of arguments that only the
     /// pipeline can judge.
@@ -58,7 +58,7 @@ pub(super) struct Decoded {
 ///
 /// # Errors
 /// [`Unreadable`] with the answer for the client.
-pub(super) fn decode(text: &[u8]) -> Result<Decoded, Unreadable> {
+pub(super) fn decode(text: &[u8]) -> Result<DecodedMessage, Unreadable> {
     let (mut message, rewritten) = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
         Ok(message) => (message, None),
         Err(error) => {
@@ -75,7 +75,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Decoded, Unreadable> {
         let arguments = arguments(text).map_err(|error| invalid(Some(id), &error))?;
         call.extensions_mut().insert(arguments);
     }
-    Ok(Decoded { message, text: rewritten })
+    Ok(DecodedMessage { message, text: rewritten })
 }
 
 /// A call's text with `{}` in place of its arguments; none for any other message.
@@ -133,7 +133,7 @@ fn refusal(text: &[u8], error: &serde_json::Error) -> Unreadable {
 }
 
 fn identified(text: &[u8]) -> Option<RequestId> {
-    serde_json::from_slice::<Identified>(text).ok()?.id
+    serde_json::from_slice::<MessageId>(text).ok()?.id
 }
 
 fn invalid(id: Option<RequestId>, error: &serde_json::Error) -> Unreadable {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused_by_its_kind() {
+    fn malformed_message_is_refused_by_its_kind() {
         refused("hello", ErrorCode::PARSE_ERROR, None);
         refused(r#"{"jsonrpc":"2.0","id":1,"met"#, ErrorCode::PARSE_ERROR, None);
         refused(&"[".repeat(100_000), ErrorCode::PARSE_ERROR, None);

@@ -5,7 +5,7 @@ use portcullis_types::{Access, DEFAULT_TIMEOUT, SafetyTier, ToolPolicy};
 use crate::{
     Approval, Denial, DenialCode, ProfileName, Standing, ToolAssignment, ToolFacts, ToolOrigin,
     WorkspaceSecurityPolicy,
-    effective::{Effective, ToolRule},
+    effective::{EffectivePolicy, ToolRule},
 };
 
 impl WorkspaceSecurityPolicy {
@@ -92,7 +92,12 @@ impl WorkspaceSecurityPolicy {
 /// The profile that the tool's entry states. Without one: the tier's for shipped modules and enabled natives,
 /// the shell's for shipped tools that run commands, and `Nothing` for all others, among them steps of
 /// operations.
-fn profile(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: SafetyTier) -> ProfileName {
+fn profile(
+    policy: &EffectivePolicy,
+    rule: Option<&ToolRule>,
+    tool: &ToolFacts,
+    tier: SafetyTier,
+) -> ProfileName {
     if let Some(stated) = rule.and_then(|rule| rule.profile.as_ref()) {
         return stated.clone();
     }
@@ -108,7 +113,12 @@ fn profile(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: 
 
 /// The strictest of the assigned approval, the tool's own request, and the floors of reductions. The tier is
 /// the effective one.
-fn approval(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: SafetyTier) -> Approval {
+fn approval(
+    policy: &EffectivePolicy,
+    rule: Option<&ToolRule>,
+    tool: &ToolFacts,
+    tier: SafetyTier,
+) -> Approval {
     let by_tier = policy.tiers.rule(tier);
     let stated = rule.and_then(|rule| rule.approval);
     let assigned = match (tool.origin, stated) {
@@ -157,7 +167,7 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
     }
 }
 
-fn not_enabled(policy: &Effective, tool: &ToolFacts) -> Denial {
+fn not_enabled(policy: &EffectivePolicy, tool: &ToolFacts) -> Denial {
     let name = &tool.name;
     let disabled = policy.tools.get(name).is_some_and(|rule| rule.enabled == Some(false));
     if tool.standing == Standing::Quarantined && !disabled {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::effective::Effective;
+use crate::effective::EffectivePolicy;
 
 /// The SHA-256 of the canonical effective policy, in lowercase hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -15,7 +15,7 @@ pub struct PolicyDigest(String);
 impl PolicyDigest {
     /// Hashes the JSON of the effective policy. It is canonical by construction: sorted maps and sets, all
     /// defaults filled in, fields in the order of their declaration, no floating point.
-    pub(crate) fn of(policy: &Effective) -> Self {
+    pub(crate) fn of(policy: &EffectivePolicy) -> Self {
         let text = serde_json::to_vec(policy).expect("a map with text keys always serialises");
         Self(hex::encode(Sha256::digest(text)))
     }

@@ -11,19 +11,21 @@ use portcullis_types::{Access, SafetyTier, ToolName};
 use serde::Serialize;
 
 use crate::{
-    Approval, AuditSync, Layer, Limits, MemoryBytes, MountName, OutputBytes, PolicySource, ProfileName,
-    ProtectedPaths,
-    file::{Faults, LimitEntries, Placed, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy},
+    Approval, AuditSync, Limits, MemoryBytes, MountName, OutputBytes, PolicySource, ProfileName,
+    ProtectedPaths, RequiredLayer,
+    file::{
+        Faults, LimitEntries, PlacedValue, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy,
+    },
     limits::{as_millis, as_optional_millis},
-    shell::{Shell, resolve_shell, serialize_shell},
+    shell::{ShellOrAbsence, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
 };
 
 /// The meaning of a policy. Two texts with the same meaning have equal values of this type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Effective {
+pub(crate) struct EffectivePolicy {
     pub(crate) version: u32,
-    pub(crate) require: BTreeSet<Layer>,
+    pub(crate) require: BTreeSet<RequiredLayer>,
     /// The folder of each mount.
     pub(crate) mounts: BTreeMap<MountName, String>,
     /// Always holds [`ProfileName::NOTHING`].
@@ -33,7 +35,7 @@ pub(crate) struct Effective {
     pub(crate) protect: ProtectedPaths,
     pub(crate) audit_sync: AuditSync,
     #[serde(serialize_with = "serialize_shell")]
-    pub(crate) shell: Shell,
+    pub(crate) shell: ShellOrAbsence,
     pub(crate) limits: Limits,
     /// The folder of foreign modules, as the operator wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,7 +136,7 @@ impl ToolRule {
 ///
 /// Defaults never grant: a missing tier gets no mounts and asks, a missing `require` means all layers, and
 /// the shipped protected names hold unless one is excepted by name.
-pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
+pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePolicy {
     let limits = resolve_limits(&file.limits);
     let mounts: BTreeMap<MountName, String> =
         file.mounts.iter().map(|mount| (mount.value.name.clone(), mount.value.folder.clone())).collect();
@@ -160,12 +162,12 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
     }
 
     let shell = resolve_shell(file.shell.as_ref(), &mounts, &limits, faults);
-    Effective {
+    EffectivePolicy {
         version: 1,
         require: match &file.require {
             Some(layers) => layers.iter().map(|layer| layer.value).collect(),
             // A default never takes a layer away.
-            None => Layer::ALL.into_iter().collect(),
+            None => RequiredLayer::ALL.into_iter().collect(),
         },
         mounts,
         profiles,
@@ -183,7 +185,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
 /// Finds the profile that a name refers to.
 pub(crate) fn find_profile(
     profiles: &BTreeMap<ProfileName, BTreeMap<MountName, Access>>,
-    name: &Placed<String>,
+    name: &PlacedValue<String>,
     faults: &mut Faults<'_>,
 ) -> Option<ProfileName> {
     let found = profiles.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
@@ -199,7 +201,7 @@ pub(crate) fn find_profile(
 /// Finds the mount that a name refers to.
 pub(crate) fn find_mount(
     mounts: &BTreeMap<MountName, String>,
-    name: &Placed<String>,
+    name: &PlacedValue<String>,
     faults: &mut Faults<'_>,
 ) -> Option<MountName> {
     let found = mounts.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());

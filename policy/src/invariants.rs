@@ -4,7 +4,7 @@ use portcullis_types::Access;
 
 use crate::{
     MountName, Operation, ProfileName,
-    file::{Faults, Placed, PolicyFile, ProfileEntry},
+    file::{Faults, PlacedValue, PolicyFile, ProfileEntry},
     mount::folders_overlap,
 };
 
@@ -158,11 +158,11 @@ fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut F
 }
 
 /// The profile that a tool's entry names.
-fn stated_profile<'a>(tool: &str, file: &'a PolicyFile) -> Option<&'a Placed<String>> {
+fn stated_profile<'a>(tool: &str, file: &'a PolicyFile) -> Option<&'a PlacedValue<String>> {
     file.tools.iter().find(|entry| entry.name.value.as_str() == tool)?.profile.as_ref()
 }
 
-fn find<'a>(profile: &Placed<String>, file: &'a PolicyFile) -> Option<&'a ProfileEntry> {
+fn find<'a>(profile: &PlacedValue<String>, file: &'a PolicyFile) -> Option<&'a ProfileEntry> {
     let found = file.profiles.iter().find(|entry| entry.value.name.as_str() == profile.value);
     found.map(|entry| &entry.value)
 }

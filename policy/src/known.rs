@@ -7,7 +7,7 @@ use portcullis_types::ToolName;
 
 use crate::{
     PolicyError, PolicyFault, WorkspaceSecurityPolicy,
-    file::{Faults, Placed, did_you_mean, further, nearest},
+    file::{Faults, PlacedValue, did_you_mean, further, nearest},
     shipped,
 };
 
@@ -77,7 +77,7 @@ pub(crate) struct ToolPlace {
 }
 
 impl ToolPlace {
-    pub(crate) fn new(name: &Placed<ToolName>, optional: bool, faults: &Faults<'_>) -> Self {
+    pub(crate) fn new(name: &PlacedValue<ToolName>, optional: bool, faults: &Faults<'_>) -> Self {
         Self { name: name.value.clone(), optional, place: faults.told(name.at, &name.key, "") }
     }
 }

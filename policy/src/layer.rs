@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 portcullis_types::words! {
     /// A kernel layer that `require` can make a condition of every WASM call.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-    pub enum Layer as "layer" {
+    pub enum RequiredLayer as "layer" {
         /// The file-system rights of the worker thread.
         Landlock = "landlock",
         /// The system-call filter of the worker thread.

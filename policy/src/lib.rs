@@ -61,7 +61,7 @@ pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
 pub use grant::{Grant, GrantLimits, GrantedMount};
 pub use known::KnownTools;
-pub use layer::{AuditSync, Layer};
+pub use layer::{AuditSync, RequiredLayer};
 pub use limits::{FileBytes, Limits, MemoryBytes, OutputBytes};
 pub use mount::MountSpec;
 pub use name::{InvalidName, MountName, ProfileName};

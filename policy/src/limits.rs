@@ -70,21 +70,21 @@ impl Default for Limits {
 /// The smallest and the largest value that a policy may set. Zero is not allowed: it would switch a tool off,
 /// and `enabled = false` says that. The upper ends keep a typing mistake from switching a limit off.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds<T> {
+pub(crate) struct LimitBounds<T> {
     pub(crate) least: T,
     pub(crate) most: T,
 }
 
-pub(crate) const CONCURRENCY: Bounds<u64> = Bounds { least: 1, most: 1024 };
-pub(crate) const CALLS_PER_MINUTE: Bounds<u64> = Bounds { least: 1, most: 1_000_000 };
-pub(crate) const OUTPUT: Bounds<u64> = Bounds { least: 1, most: 64 * MIB };
-pub(crate) const MEMORY: Bounds<u64> = Bounds { least: 64 * KIB, most: 4 * GIB };
-pub(crate) const SHELL_MEMORY: Bounds<u64> = Bounds { least: 16 * MIB, most: 1024 * GIB };
-pub(crate) const SHELL_PROCESSES: Bounds<u64> = Bounds { least: 8, most: 32_768 };
-pub(crate) const SHELL_FILE_SIZE: Bounds<u64> = Bounds { least: MIB, most: 1024 * GIB };
-pub(crate) const SHELL_OUTPUT: Bounds<u64> = Bounds { least: KIB, most: GIB };
-pub(crate) const TIMEOUT: Bounds<Duration> =
-    Bounds { least: Duration::from_millis(1), most: Duration::from_secs(24 * 60 * 60) };
+pub(crate) const CONCURRENCY: LimitBounds<u64> = LimitBounds { least: 1, most: 1024 };
+pub(crate) const CALLS_PER_MINUTE: LimitBounds<u64> = LimitBounds { least: 1, most: 1_000_000 };
+pub(crate) const OUTPUT: LimitBounds<u64> = LimitBounds { least: 1, most: 64 * MIB };
+pub(crate) const MEMORY: LimitBounds<u64> = LimitBounds { least: 64 * KIB, most: 4 * GIB };
+pub(crate) const SHELL_MEMORY: LimitBounds<u64> = LimitBounds { least: 16 * MIB, most: 1024 * GIB };
+pub(crate) const SHELL_PROCESSES: LimitBounds<u64> = LimitBounds { least: 8, most: 32_768 };
+pub(crate) const SHELL_FILE_SIZE: LimitBounds<u64> = LimitBounds { least: MIB, most: 1024 * GIB };
+pub(crate) const SHELL_OUTPUT: LimitBounds<u64> = LimitBounds { least: KIB, most: GIB };
+pub(crate) const TIMEOUT: LimitBounds<Duration> =
+    LimitBounds { least: Duration::from_millis(1), most: Duration::from_secs(24 * 60 * 60) };
 
 pub(crate) const KIB: u64 = 1024;
 pub(crate) const MIB: u64 = 1024 * KIB;

@@ -9,15 +9,15 @@ use portcullis_types::Access;
 
 use crate::{
     Approval, Limits,
-    effective::{Effective, ToolRule, find_mount, find_profile},
+    effective::{EffectivePolicy, ToolRule, find_mount, find_profile},
     file::{
-        Faults, LimitEntries, Placed, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction,
+        Faults, LimitEntries, PlacedValue, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction,
     },
     shell::reduce_shell,
 };
 
 /// Applies a reduction. The resulting policy is valid only if there are no faults.
-pub(crate) fn reduce(policy: &mut Effective, reduction: &Reduction, faults: &mut Faults<'_>) {
+pub(crate) fn reduce(policy: &mut EffectivePolicy, reduction: &Reduction, faults: &mut Faults<'_>) {
     for layer in &reduction.require {
         if !policy.require.insert(layer.value) {
             takes_nothing(layer, faults);
@@ -45,7 +45,7 @@ pub(crate) fn reduce(policy: &mut Effective, reduction: &Reduction, faults: &mut
     reduce_limits(policy, &reduction.limits, faults);
 }
 
-fn reduce_profile(policy: &mut Effective, reduced: &ReducedProfile, faults: &mut Faults<'_>) {
+fn reduce_profile(policy: &mut EffectivePolicy, reduced: &ReducedProfile, faults: &mut Faults<'_>) {
     let Some(name) = find_profile(&policy.profiles, &reduced.name, faults) else {
         return;
     };
@@ -77,7 +77,7 @@ fn reduce_profile(policy: &mut Effective, reduced: &ReducedProfile, faults: &mut
 }
 
 /// Reduces a tier: the approval holds for every tool of it, even one whose entry sets its approval.
-fn reduce_tier(policy: &mut Effective, reduced: &ReducedTier, faults: &mut Faults<'_>) {
+fn reduce_tier(policy: &mut EffectivePolicy, reduced: &ReducedTier, faults: &mut Faults<'_>) {
     let rule = policy.tiers.rule_mut(reduced.tier);
     if reduced.approval.value < rule.approval {
         widens(&reduced.approval, reduced.approval.value, rule.approval, faults);
@@ -91,7 +91,7 @@ fn reduce_tier(policy: &mut Effective, reduced: &ReducedTier, faults: &mut Fault
     rule.approval_floor = rule.approval_floor.max(reduced.approval.value);
 }
 
-fn reduce_tool(policy: &mut Effective, reduced: &ReducedTool, faults: &mut Faults<'_>) {
+fn reduce_tool(policy: &mut EffectivePolicy, reduced: &ReducedTool, faults: &mut Faults<'_>) {
     let limits = &policy.limits;
     let rule = policy.tools.entry(reduced.name.value.clone()).or_insert_with(|| ToolRule::unnamed(limits));
     if let Some(approval) = &reduced.approval {
@@ -131,7 +131,7 @@ fn reduce_tool(policy: &mut Effective, reduced: &ReducedTool, faults: &mut Fault
     }
 }
 
-fn reduce_tool_approval(rule: &mut ToolRule, approval: &Placed<Approval>, faults: &mut Faults<'_>) {
+fn reduce_tool_approval(rule: &mut ToolRule, approval: &PlacedValue<Approval>, faults: &mut Faults<'_>) {
     // An approval of the operator counts first; the floor may come from another reduction.
     let before = rule.approval.unwrap_or(rule.approval_floor);
     if approval.value < before {
@@ -149,7 +149,7 @@ fn reduce_tool_approval(rule: &mut ToolRule, approval: &Placed<Approval>, faults
 }
 
 /// Lowers limits, and every tool's entry that lies above one.
-fn reduce_limits(policy: &mut Effective, reduced: &LimitEntries, faults: &mut Faults<'_>) {
+fn reduce_limits(policy: &mut EffectivePolicy, reduced: &LimitEntries, faults: &mut Faults<'_>) {
     let limits = &mut policy.limits;
     if let Some(concurrency) = &reduced.concurrency {
         lower(&mut limits.concurrency, concurrency, faults);
@@ -182,7 +182,11 @@ fn reduce_limits(policy: &mut Effective, reduced: &LimitEntries, faults: &mut Fa
     }
 }
 
-pub(crate) fn lower<T: Copy + Ord + Display>(before: &mut T, reduced: &Placed<T>, faults: &mut Faults<'_>) {
+pub(crate) fn lower<T: Copy + Ord + Display>(
+    before: &mut T,
+    reduced: &PlacedValue<T>,
+    faults: &mut Faults<'_>,
+) {
     if reduced.value > *before {
         widens(reduced, reduced.value, *before, faults);
     } else {
@@ -193,7 +197,11 @@ pub(crate) fn lower<T: Copy + Ord + Display>(before: &mut T, reduced: &Placed<T>
     }
 }
 
-pub(crate) fn lower_duration(before: &mut Duration, reduced: &Placed<Duration>, faults: &mut Faults<'_>) {
+pub(crate) fn lower_duration(
+    before: &mut Duration,
+    reduced: &PlacedValue<Duration>,
+    faults: &mut Faults<'_>,
+) {
     if reduced.value > *before {
         let shown = humantime::format_duration;
         widens(reduced, shown(reduced.value), shown(*before), faults);
@@ -206,12 +214,12 @@ pub(crate) fn lower_duration(before: &mut Duration, reduced: &Placed<Duration>, 
 }
 
 /// Warns of a value that leaves the policy as it is.
-pub(crate) fn takes_nothing<T>(placed: &Placed<T>, faults: &mut Faults<'_>) {
+pub(crate) fn takes_nothing<T>(placed: &PlacedValue<T>, faults: &mut Faults<'_>) {
     faults.warn_at(placed, "this takes nothing away: the operator's policy gives no more");
 }
 
 pub(crate) fn widens<T>(
-    placed: &Placed<T>,
+    placed: &PlacedValue<T>,
     after: impl Display,
     before: impl Display,
     faults: &mut Faults<'_>,

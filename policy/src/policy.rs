@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use portcullis_types::SandboxTier;
 
 use crate::{
-    AuditSync, GrantedMount, Layer, Limits, LoadOptions, MountSpec, PolicyDigest, PolicyError, PolicyFault,
-    ProfileName, ProtectedPaths, ShellAbsence, ShellPolicy,
-    effective::{Effective, resolve},
+    AuditSync, GrantedMount, Limits, LoadOptions, MountSpec, PolicyDigest, PolicyError, PolicyFault,
+    ProfileName, ProtectedPaths, RequiredLayer, ShellAbsence, ShellPolicy,
+    effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
     known::ToolPlace,
@@ -19,7 +19,7 @@ use crate::{
 /// policy is another value with another [`PolicyDigest`].
 #[derive(Debug, Clone)]
 pub struct WorkspaceSecurityPolicy {
-    effective: Effective,
+    effective: EffectivePolicy,
     /// The mounts of the policy, in the form in which callers open them.
     mounts: Vec<MountSpec>,
     /// The mounts of every profile, in the form of a grant.
@@ -129,12 +129,12 @@ impl WorkspaceSecurityPolicy {
 
     /// Whether every WASM call must have a layer.
     #[must_use]
-    pub fn requires(&self, layer: Layer) -> bool {
+    pub fn requires(&self, layer: RequiredLayer) -> bool {
         self.effective.require.contains(&layer)
     }
 
     /// The layers that every WASM call must have.
-    pub fn required_layers(&self) -> impl Iterator<Item = Layer> {
+    pub fn required_layers(&self) -> impl Iterator<Item = RequiredLayer> {
         self.effective.require.iter().copied()
     }
 
@@ -208,7 +208,7 @@ impl WorkspaceSecurityPolicy {
         &self.digest
     }
 
-    pub(crate) fn effective(&self) -> &Effective {
+    pub(crate) fn effective(&self) -> &EffectivePolicy {
         &self.effective
     }
 
@@ -220,7 +220,7 @@ impl WorkspaceSecurityPolicy {
         mounts.cloned().unwrap_or_else(|| Arc::new([]))
     }
 
-    fn from_effective(effective: Effective) -> Self {
+    fn from_effective(effective: EffectivePolicy) -> Self {
         let mounts = effective
             .mounts
             .iter()

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_resembles_a_pattern_is_free() {
+    fn path_that_only_resembles_a_pattern_is_free() {
         for path in [
             "",
             ".",

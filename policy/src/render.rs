@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use portcullis_types::{Access, SafetyTier, SandboxTier};
 
 use crate::{
-    Approval, Layer, MountName, ProfileName, WorkspaceSecurityPolicy,
-    effective::{Effective, SHIPPED_PROTECTION, ToolRule},
+    Approval, MountName, ProfileName, RequiredLayer, WorkspaceSecurityPolicy,
+    effective::{EffectivePolicy, SHIPPED_PROTECTION, ToolRule},
     limits::in_largest_unit,
     shell::{shell_summary, write_shell, write_shell_demands},
 };
@@ -36,7 +36,7 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
+fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
     writeln!(out, "version = {}", policy.version)?;
     writeln!(out, "require = [{}]", quoted(policy.require.iter().map(|layer| layer.as_str())))?;
     writeln!(out, "\n[mounts]")?;
@@ -112,7 +112,7 @@ fn write_tool(out: &mut String, rule: &ToolRule) -> std::fmt::Result {
 }
 
 /// Writes the demands of reductions as a reduction of a sandbox tier.
-fn write_demands(out: &mut String, sandbox: SandboxTier, policy: &Effective) -> std::fmt::Result {
+fn write_demands(out: &mut String, sandbox: SandboxTier, policy: &EffectivePolicy) -> std::fmt::Result {
     let sandbox = sandbox.as_str();
     for tier in SafetyTier::ALL {
         let floor = policy.tiers.rule(tier).approval_floor;
@@ -149,9 +149,12 @@ fn write_demands(out: &mut String, sandbox: SandboxTier, policy: &Effective) -> 
     write_shell_demands(out, sandbox, &policy.shell)
 }
 
-fn write_summary(out: &mut String, policy: &Effective) -> std::fmt::Result {
-    let layers: Vec<&str> =
-        Layer::ALL.into_iter().filter(|layer| policy.require.contains(layer)).map(Layer::as_str).collect();
+fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
+    let layers: Vec<&str> = RequiredLayer::ALL
+        .into_iter()
+        .filter(|layer| policy.require.contains(layer))
+        .map(RequiredLayer::as_str)
+        .collect();
     let layers = if layers.is_empty() { "none".to_owned() } else { layers.join(", ") };
     writeln!(out, "required layers: {layers}")?;
     writeln!(out, "\nprofiles")?;

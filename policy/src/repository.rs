@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_repository_of_any_name_the_same_is_protected_as_in_git() {
+    fn repository_of_any_name_is_protected_like_dot_git() {
         let protected = ProtectedPaths::parse([".git/hooks", ".git/config", ".bashrc"]).expect("patterns");
         assert_eq!(protected.covers_in_repository(["config"]), Some(".git/config"));
         assert_eq!(protected.covers_in_repository(["hooks", "pre-commit"]), Some(".git/hooks"));

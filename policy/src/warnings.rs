@@ -3,7 +3,7 @@
 
 use crate::{
     ProfileName,
-    file::{Faults, Placed, PolicyFile, ShellEntries},
+    file::{Faults, PlacedValue, PolicyFile, ShellEntries},
 };
 
 /// Adds all warnings of a policy.
@@ -51,8 +51,8 @@ fn secrets<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
 fn shadowed<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
     for allowed in shell.allow.iter().flatten() {
         if let Some(denied) = shell.deny.iter().find(|denied| denied.covers_rule(allowed)) {
-            let Placed { at, key, .. } = &shell.place;
-            let place = Placed { value: (), at: *at, key: format!("{key}.allow") };
+            let PlacedValue { at, key, .. } = &shell.place;
+            let place = PlacedValue { value: (), at: *at, key: format!("{key}.allow") };
             faults.warn_at(&place, format!("`{allowed}` allows nothing: `{denied}` in `deny` covers it"));
         }
     }

@@ -81,7 +81,7 @@ pub(crate) async fn registry(
     shell: ShellPlace,
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
-    let _notice = stream::stderr_is_terminal().then(Notice::start);
+    let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
     Ok(runtime_builder(envelope).await?.shell(shell).build()?)
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn described(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
 ) -> Result<ToolRegistry, CliError> {
-    let _notice = stream::stderr_is_terminal().then(Notice::start);
+    let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
     Ok(describing_builder(envelope, files).await?.build()?)
 }
 
@@ -107,17 +107,17 @@ pub(crate) async fn registry_under(
     shell: ShellPlace,
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
-    let _notice = stream::stderr_is_terminal().then(Notice::start);
+    let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
     Ok(runtime_builder_with(envelope, files).await?.shell(shell).build()?)
 }
 
 /// Tells a waiting person the reason of a slow start, unless it is dropped in time.
-struct Notice {
+struct SlowStartNotice {
     /// Dropping it tells the thread that the start is done.
     _done: mpsc::Sender<()>,
 }
 
-impl Notice {
+impl SlowStartNotice {
     fn start() -> Self {
         let (done, waiting) = mpsc::channel::<()>();
         // Without the thread the notice is missing; the start goes on.

@@ -37,7 +37,7 @@ pub(super) struct ModuleCache {
 
 /// Kind of an entry. It is part of the MAC, so that no entry can pass for one of another kind.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum CacheKind {
     Code,
     Refusal,
     Declarations,
@@ -97,14 +97,14 @@ impl ModuleCache {
 
     /// The stored answer of a module to `describe`.
     pub(super) fn declarations(&self, digest: ModuleDigest) -> Option<String> {
-        let bytes = self.genuine(&self.declarations_path(digest), Kind::Declarations, digest)?;
+        let bytes = self.genuine(&self.declarations_path(digest), CacheKind::Declarations, digest)?;
         String::from_utf8(bytes).ok()
     }
 
     /// Stores a module's answer to `describe`, so that it is asked only once.
     pub(super) fn keep_declarations(&self, digest: ModuleDigest, text: &str) {
         let path = self.declarations_path(digest);
-        if let Err(error) = self.write(&path, Kind::Declarations, digest, text.as_bytes()) {
+        if let Err(error) = self.write(&path, CacheKind::Declarations, digest, text.as_bytes()) {
             tracing::warn!(%error, path = %path.display(), "cannot keep what a module says of itself");
         }
     }
@@ -115,14 +115,14 @@ impl ModuleCache {
 
     /// The stored reason why an earlier start could not compile a module.
     pub(super) fn refusal(&self, digest: ModuleDigest) -> Option<String> {
-        let bytes = self.genuine(&self.refusal_path(digest), Kind::Refusal, digest)?;
+        let bytes = self.genuine(&self.refusal_path(digest), CacheKind::Refusal, digest)?;
         String::from_utf8(bytes).ok()
     }
 
     /// Stores the reason why a module cannot be compiled.
     pub(super) fn remember_refusal(&self, digest: ModuleDigest, reason: &str) {
         let path = self.refusal_path(digest);
-        if let Err(error) = self.write(&path, Kind::Refusal, digest, reason.as_bytes()) {
+        if let Err(error) = self.write(&path, CacheKind::Refusal, digest, reason.as_bytes()) {
             tracing::warn!(%error, path = %path.display(), "cannot keep why a module is refused");
         }
     }
@@ -133,7 +133,7 @@ impl ModuleCache {
 
     fn keep(&self, digest: ModuleDigest, code: &[u8]) {
         let path = self.path(digest);
-        if let Err(error) = self.write(&path, Kind::Code, digest, code) {
+        if let Err(error) = self.write(&path, CacheKind::Code, digest, code) {
             tracing::warn!(%error, path = %path.display(), "cannot keep the compiled module");
         }
     }
@@ -143,7 +143,7 @@ impl ModuleCache {
     }
 
     fn read(&self, engine: &Engine, path: &Path, digest: ModuleDigest) -> Option<Module> {
-        match deserialize(engine, &self.genuine(path, Kind::Code, digest)?) {
+        match deserialize(engine, &self.genuine(path, CacheKind::Code, digest)?) {
             Ok(module) => Some(module),
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "cannot load the compiled module");
@@ -153,7 +153,7 @@ impl ModuleCache {
     }
 
     /// Reads a file's content, if this user wrote it for this engine: checks the MAC.
-    fn genuine(&self, path: &Path, kind: Kind, digest: ModuleDigest) -> Option<Vec<u8>> {
+    fn genuine(&self, path: &Path, kind: CacheKind, digest: ModuleDigest) -> Option<Vec<u8>> {
         let mut bytes = match read_private(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -175,7 +175,7 @@ impl ModuleCache {
         Some(bytes)
     }
 
-    fn write(&self, path: &Path, kind: Kind, digest: ModuleDigest, content: &[u8]) -> io::Result<()> {
+    fn write(&self, path: &Path, kind: CacheKind, digest: ModuleDigest, content: &[u8]) -> io::Result<()> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(io::Error::from)?;
         let temporary = self.folder.join(format!(".{digest}.{}", hex::encode(random)));
@@ -193,7 +193,7 @@ impl ModuleCache {
     }
 
     /// MAC over the kind, the module's digest, the engine's version and settings, and the content.
-    fn mac(&self, kind: Kind, digest: ModuleDigest, content: &[u8]) -> Hmac<Sha256> {
+    fn mac(&self, kind: CacheKind, digest: ModuleDigest, content: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
         mac.update(&[kind as u8]);
         mac.update(&digest.0);

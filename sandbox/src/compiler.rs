@@ -95,7 +95,7 @@ impl Compiler {
         clippy::disallowed_methods,
         reason = "the one program that is started: this one, to compile what no policy has judged yet"
     )]
-    fn start(&self) -> Result<Ended, WasmError> {
+    fn start(&self) -> Result<CompilerProcess, WasmError> {
         let child = std::process::Command::new(&self.program)
             .arg(VERB)
             .args(&self.arguments)
@@ -107,7 +107,7 @@ impl Compiler {
             .spawn()
             .map_err(|source| lost("it cannot be started", source))?;
         // From here on the child is killed when this value is dropped.
-        let child = Ended(child);
+        let child = CompilerProcess(child);
         limit(&child.0, &self.limits).map_err(|source| lost("it cannot be limited", source))?;
         Ok(child)
     }
@@ -131,7 +131,7 @@ fn limit(child: &Child, limits: &CompileLimits) -> io::Result<()> {
 
 /// Writes the module, reads the answer, and waits for the child's end, all within the time limit.
 fn converse(
-    mut child: Ended,
+    mut child: CompilerProcess,
     wasm: &[u8],
     limits: &CompileLimits,
     wanted: &AtomicBool,
@@ -208,9 +208,9 @@ fn lost(what: &'static str, source: io::Error) -> WasmError {
 
 /// A child process that is killed and reaped on drop.
 #[derive(Debug)]
-struct Ended(Child);
+struct CompilerProcess(Child);
 
-impl Ended {
+impl CompilerProcess {
     fn end(&mut self) {
         // A child that has exited already cannot be killed; `wait` reaps it.
         let _ = self.0.kill();
@@ -222,7 +222,7 @@ impl Ended {
     }
 }
 
-impl Drop for Ended {
+impl Drop for CompilerProcess {
     fn drop(&mut self) {
         self.end();
     }

@@ -20,7 +20,7 @@ pub type CallResource = Box<dyn Any + Send>;
 
 /// Why a call was stopped before it ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum StopReason {
+pub(super) enum CallStop {
     #[error("the deadline passed")]
     Deadline,
     #[error("the caller gave up")]
@@ -59,11 +59,11 @@ impl CallControl {
     }
 
     /// Why the call should stop now, if it should.
-    pub(super) fn stop_reason(&self) -> Option<StopReason> {
+    pub(super) fn stop_reason(&self) -> Option<CallStop> {
         if self.state.load(Ordering::Relaxed) == CANCELLED {
-            return Some(StopReason::Cancelled);
+            return Some(CallStop::Cancelled);
         }
-        (Instant::now() >= self.deadline).then_some(StopReason::Deadline)
+        (Instant::now() >= self.deadline).then_some(CallStop::Deadline)
     }
 
     /// Asks the call to stop; the ticker enforces it.
@@ -129,13 +129,13 @@ mod tests {
         assert!(!worker_first.write_off());
         let caller_first = CallControl::new(later, None);
         caller_first.cancel();
-        assert_eq!(caller_first.stop_reason(), Some(StopReason::Cancelled));
+        assert_eq!(caller_first.stop_reason(), Some(CallStop::Cancelled));
         assert!(caller_first.write_off());
         assert!(!caller_first.finish());
     }
 
     #[test]
     fn a_passed_deadline_is_a_reason_to_stop() {
-        assert_eq!(CallControl::new(Instant::now(), None).stop_reason(), Some(StopReason::Deadline));
+        assert_eq!(CallControl::new(Instant::now(), None).stop_reason(), Some(CallStop::Deadline));
     }
 }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_engine_compiles_the_other_runs() {
+    fn compiling_and_running_engine_are_compatible() {
         let tag = |engine: &Engine| {
             let mut hasher = DefaultHasher::new();
             engine.precompile_compatibility_hash().hash(&mut hasher);

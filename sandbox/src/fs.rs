@@ -24,12 +24,12 @@ use rustix::{
 };
 
 use super::{
-    mode::{self, Taken},
+    mode::{self, SavedMode},
     readdir::DirectoryCursor,
-    verdict::{Errno, Verdict, Violation, split},
+    verdict::{Errno, PathVerdict, Violation, split},
 };
 use crate::{
-    links::Exposed,
+    links::ExposedFiles,
     mounts::{MountHandle, real_path, resolve_beneath as resolve},
     repository,
 };
@@ -55,7 +55,7 @@ pub(super) struct GuestFs {
     slots: BTreeMap<u32, Slot>,
     preopens: Arc<[Preopen]>,
     protected: Arc<ProtectedPaths>,
-    exposed: Arc<Exposed>,
+    exposed: Arc<ExposedFiles>,
     used: Vec<bool>,
     violation: Option<Violation>,
 }
@@ -92,7 +92,7 @@ pub(super) struct OpenIntent {
 
 /// The target of a `path_open`; passed on to [`GuestFs::opened`].
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct OpenTarget {
     preopen: usize,
     directory: Option<OwnedFd>,
     writes: bool,
@@ -100,7 +100,7 @@ pub(super) struct Found {
 
 /// Effect of an operation on the name at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum NameChange {
     /// The name is created or removed, or its metadata change.
     Alter,
     /// The name is given to a link or to an existing file or directory, or taken from it. With a directory,
@@ -112,7 +112,7 @@ impl GuestFs {
     pub(super) fn new(
         preopens: Arc<[Preopen]>,
         protected: Arc<ProtectedPaths>,
-        exposed: Arc<Exposed>,
+        exposed: Arc<ExposedFiles>,
     ) -> Self {
         let mut slots = BTreeMap::from([(0, Slot::Stdin), (1, Slot::Stdout), (2, Slot::Stderr)]);
         for (number, (index, preopen)) in (FIRST_PREOPEN..).zip(preopens.iter().enumerate()) {
@@ -165,7 +165,7 @@ impl GuestFs {
     }
 
     /// Judges a `path_open`.
-    pub(super) fn open(&mut self, fd: u32, path: &str, intent: OpenIntent) -> Verdict<Found> {
+    pub(super) fn open(&mut self, fd: u32, path: &str, intent: OpenIntent) -> PathVerdict<OpenTarget> {
         let (preopen, from) = self.start(fd)?;
         let follow = if intent.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let found = match resolve(from.as_fd(), path, follow) {
@@ -177,11 +177,11 @@ impl GuestFs {
                     self.judge_links(preopen, &target, &stat, intent.writes)?;
                 }
                 let directory = (kind == FileType::Directory).then_some(target);
-                Found { preopen, directory, writes: intent.writes }
+                OpenTarget { preopen, directory, writes: intent.writes }
             }
             Err(Os::NOENT) if intent.create => {
                 self.judge_missing(preopen, &from, path)?;
-                Found { preopen, directory: None, writes: true }
+                OpenTarget { preopen, directory: None, writes: true }
             }
             Err(error) => return Err(self.refusal(error, preopen, &from, path)),
         };
@@ -193,7 +193,7 @@ impl GuestFs {
     }
 
     /// Records the result of a `path_open`.
-    pub(super) fn opened(&mut self, fd: u32, found: Found) {
+    pub(super) fn opened(&mut self, fd: u32, found: OpenTarget) {
         let slot = match found.directory {
             Some(handle) => {
                 Slot::Directory(Directory { preopen: found.preopen, handle: Arc::new(handle), cursor: None })
@@ -205,7 +205,7 @@ impl GuestFs {
     }
 
     /// Judges an operation that only reads a path's target: the path must not leave its mount.
-    pub(super) fn look(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
+    pub(super) fn look(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
         let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         if let Err(error @ Os::XDEV) = resolve(from.as_fd(), path, flags) {
@@ -217,7 +217,7 @@ impl GuestFs {
 
     /// Judges setting the times of an open descriptor. A file opened for reading was never checked for
     /// protection, so it is refused.
-    pub(super) fn set_times(&mut self, fd: u32) -> Verdict {
+    pub(super) fn set_times(&mut self, fd: u32) -> PathVerdict {
         match self.slots.get(&fd) {
             None | Some(Slot::Stdin | Slot::Stdout | Slot::Stderr) => Err(Errno::BADF),
             Some(Slot::Read) => Err(Errno::PERM),
@@ -231,7 +231,7 @@ impl GuestFs {
     }
 
     /// Judges one path of an operation that changes a directory.
-    pub(super) fn change(&mut self, fd: u32, path: &str, change: Change) -> Verdict {
+    pub(super) fn change(&mut self, fd: u32, path: &str, change: NameChange) -> PathVerdict {
         let (preopen, from) = self.start(fd)?;
         let Some((parent, name)) = split(path) else {
             // `.`, `..` or nothing: there is no name to change, which the stock function reports. An escape
@@ -248,7 +248,7 @@ impl GuestFs {
         if self.preopens[preopen].access != Access::Write {
             return Err(Errno::PERM);
         }
-        if change == Change::Whole {
+        if change == NameChange::Whole {
             self.refuse_stand_in(preopen, &below)?;
         }
         self.used[preopen] = true;
@@ -257,7 +257,7 @@ impl GuestFs {
 
     /// Judges a path that an operation follows to an existing file, such as a hard link's source: the file
     /// must not be protected under its real name either.
-    pub(super) fn reach(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
+    pub(super) fn reach(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
         let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         match resolve(from.as_fd(), path, flags) {
@@ -278,7 +278,7 @@ impl GuestFs {
 
     /// Judges changing a path's target in place, such as its times: a file with other names changes under all
     /// of them.
-    pub(super) fn change_in_place(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
+    pub(super) fn change_in_place(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
         let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let target =
@@ -291,13 +291,13 @@ impl GuestFs {
     }
 
     /// Judges a hard link: it must stay in its file's mount, where both names are visible.
-    pub(super) fn link(&self, from: u32, to: u32) -> Verdict {
+    pub(super) fn link(&self, from: u32, to: u32) -> PathVerdict {
         let ((from, _), (to, _)) = (self.start(from)?, self.start(to)?);
         if from == to { Ok(()) } else { Err(Errno::XDEV) }
     }
 
     /// Judges the target of a new symbolic link: it must stay in its mount, counted without following links.
-    pub(super) fn link_target(&mut self, fd: u32, target: &str, link: &str) -> Verdict {
+    pub(super) fn link_target(&mut self, fd: u32, target: &str, link: &str) -> PathVerdict {
         let (preopen, from) = self.start(fd)?;
         let Some((parent, _)) = split(link) else { return Ok(()) };
         let parent = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
@@ -318,16 +318,16 @@ impl GuestFs {
 
     /// Runs after both names of a `path_rename` were allowed: the new file takes over the permissions of the
     /// one it replaces.
-    pub(super) fn replaces(&self, from: (u32, &str), to: (u32, &str)) -> Verdict<Option<Taken>> {
+    pub(super) fn replaces(&self, from: (u32, &str), to: (u32, &str)) -> PathVerdict<Option<SavedMode>> {
         let ((_, from_fd), (_, to_fd)) = (self.start(from.0)?, self.start(to.0)?);
-        let from = mode::Name { directory: from_fd.as_fd(), path: from.1 };
-        let to = mode::Name { directory: to_fd.as_fd(), path: to.1 };
+        let from = mode::HeldName { directory: from_fd.as_fd(), path: from.1 };
+        let to = mode::HeldName { directory: to_fd.as_fd(), path: to.1 };
         mode::take_over(from, to).map_err(|_cause| Errno::IO)
     }
 
     /// The preopen and directory of a descriptor. A descriptor judged as a file stays one, even if the stock
     /// function found a directory in its place, so nothing can be reached from it.
-    fn start(&self, fd: u32) -> Verdict<(usize, Arc<OwnedFd>)> {
+    fn start(&self, fd: u32) -> PathVerdict<(usize, Arc<OwnedFd>)> {
         match self.slots.get(&fd) {
             Some(Slot::Directory(directory)) => Ok((directory.preopen, Arc::clone(&directory.handle))),
             Some(_) => Err(Errno::NOTDIR),
@@ -342,7 +342,7 @@ impl GuestFs {
         from: &OwnedFd,
         path: &str,
         intent: OpenIntent,
-    ) -> Verdict {
+    ) -> PathVerdict {
         let is_file = match kind {
             FileType::RegularFile => true,
             FileType::Directory => false,
@@ -371,7 +371,7 @@ impl GuestFs {
     /// Judges a file with several names. No handle tells where the other names are. It must not be changed in
     /// place, since a name may lie where this guest may not write; replacing it is allowed, since that leaves
     /// the other names alone. A private file must not be read outside its home.
-    fn judge_links(&mut self, preopen: usize, target: &OwnedFd, stat: &Stat, writes: bool) -> Verdict {
+    fn judge_links(&mut self, preopen: usize, target: &OwnedFd, stat: &Stat, writes: bool) -> PathVerdict {
         if stat.st_nlink <= 1 {
             return Ok(());
         }
@@ -390,7 +390,7 @@ impl GuestFs {
 
     /// Judges a file that is to be created: its parent must exist, and its name must not be a dangling link.
     /// Creating through such a link would create a file under a name that was not checked.
-    fn judge_missing(&mut self, preopen: usize, from: &OwnedFd, path: &str) -> Verdict {
+    fn judge_missing(&mut self, preopen: usize, from: &OwnedFd, path: &str) -> PathVerdict {
         let Some((parent, name)) = split(path) else { return Err(Errno::NOENT) };
         let parent = match resolve(from.as_fd(), parent, OFlags::DIRECTORY) {
             Ok(parent) => parent,
@@ -412,7 +412,7 @@ impl GuestFs {
         preopen: usize,
         handle: BorrowedFd<'_>,
         name: Option<&str>,
-    ) -> Verdict<Vec<String>> {
+    ) -> PathVerdict<Vec<String>> {
         let failed = |_cause| Errno::IO;
         let root = real_path(self.preopens[preopen].handle.directory().as_fd()).map_err(failed)?;
         let real = real_path(handle).map_err(failed)?;
@@ -423,7 +423,7 @@ impl GuestFs {
         Ok(below.iter().map(text).chain(name.map(str::to_owned)).collect())
     }
 
-    fn refuse_protected(&mut self, preopen: usize, below: &[String]) -> Verdict {
+    fn refuse_protected(&mut self, preopen: usize, below: &[String]) -> PathVerdict {
         let mount = self.preopens[preopen].handle.directory().as_fd();
         let found = self.protected.covers(below).map(str::to_owned);
         let Some(pattern) = found.or_else(|| repository::protects(&self.protected, mount, below)) else {
@@ -437,7 +437,7 @@ impl GuestFs {
     /// Refuses a name under which a directory or link would bring its own content to a protected place, such
     /// as a prepared folder renamed to `.git`. A file there is refused too: Git reads a file `.git` as the
     /// repository's location.
-    fn refuse_stand_in(&mut self, preopen: usize, below: &[String]) -> Verdict {
+    fn refuse_stand_in(&mut self, preopen: usize, below: &[String]) -> PathVerdict {
         if !self.protected.is_prefix_of_protected(below) {
             return Ok(());
         }
@@ -489,10 +489,10 @@ impl Directory {
     }
 }
 
-fn stat(handle: BorrowedFd<'_>) -> Verdict<Stat> {
+fn stat(handle: BorrowedFd<'_>) -> PathVerdict<Stat> {
     rustix::fs::fstat(handle).map_err(|_cause| Errno::IO)
 }
 
-fn file_type(handle: BorrowedFd<'_>) -> Verdict<FileType> {
+fn file_type(handle: BorrowedFd<'_>) -> PathVerdict<FileType> {
     Ok(FileType::from_raw_mode(stat(handle)?.st_mode))
 }

@@ -18,12 +18,12 @@ use wasmtime_wasi::{
 
 use super::{
     GuestFault, Violation, WasmError,
-    control::{CallControl, StopReason},
+    control::{CallControl, CallStop},
     fs::{GuestFs, Preopen},
-    limiter::{Limiter, Refusal},
+    limiter::{LimitRefusal, Limiter},
     stdio::{Stderr, Stdout},
     transfer_reader::TransferReader,
-    worker::{Job, WorkerSetup},
+    worker::{WorkerJob, WorkerSetup},
 };
 use portcullis_types::Access;
 
@@ -63,7 +63,11 @@ pub struct GuestReport {
 }
 
 /// Runs a call to its end.
-pub(super) fn run(setup: &WorkerSetup, posture: Posture, job: &mut Job) -> Result<GuestReport, WasmError> {
+pub(super) fn run(
+    setup: &WorkerSetup,
+    posture: Posture,
+    job: &mut WorkerJob,
+) -> Result<GuestReport, WasmError> {
     let cpu_before = thread_cpu_time();
     let mut store = new_store(setup, job);
     let result = match job.module.0.instantiate(&mut store) {
@@ -130,7 +134,7 @@ impl GuestPreopens {
     }
 }
 
-fn new_store(setup: &WorkerSetup, job: &mut Job) -> Store<GuestState> {
+fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
     let inlet = job.inlet();
     let mut wasi = WasiCtxBuilder::new()
         .allow_blocking_current_thread(true)
@@ -168,11 +172,11 @@ fn enter(store: &mut Store<GuestState>, instance: &Instance) -> wasmtime::Result
 }
 
 /// The guest's fault in an error, if there is one.
-fn fault(error: &Error, state: &GuestState, job: &Job) -> Option<GuestFault> {
-    if let Some(reason) = error.downcast_ref::<StopReason>() {
+fn fault(error: &Error, state: &GuestState, job: &WorkerJob) -> Option<GuestFault> {
+    if let Some(reason) = error.downcast_ref::<CallStop>() {
         return Some(match reason {
-            StopReason::Deadline => GuestFault::Timeout { limit: job.time_limit },
-            StopReason::Cancelled => GuestFault::Cancelled,
+            CallStop::Deadline => GuestFault::Timeout { limit: job.time_limit },
+            CallStop::Cancelled => GuestFault::Cancelled,
         });
     }
     if let Some(fault) = error.downcast_ref::<GuestFault>() {
@@ -202,8 +206,8 @@ fn misuse(error: &Error, state: &GuestState) -> GuestFault {
 /// traps or exits with a code.
 fn after_refusal(fault: GuestFault, limiter: &Limiter) -> GuestFault {
     match limiter.refused() {
-        Some(Refusal::Memory) => GuestFault::MemoryLimit { limit_bytes: limiter.limit_bytes() },
-        Some(Refusal::Table) => GuestFault::TableLimit,
+        Some(LimitRefusal::Memory) => GuestFault::MemoryLimit { limit_bytes: limiter.limit_bytes() },
+        Some(LimitRefusal::Table) => GuestFault::TableLimit,
         None => fault,
     }
 }

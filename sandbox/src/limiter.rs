@@ -10,12 +10,12 @@ pub(super) struct Limiter {
     limit_bytes: usize,
     memory_bytes: usize,
     table_elements: usize,
-    refused: Option<Refusal>,
+    refused: Option<LimitRefusal>,
 }
 
 /// The last refusal: a guest that fails afterwards most likely failed because of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum LimitRefusal {
     Memory,
     Table,
 }
@@ -34,7 +34,7 @@ impl Limiter {
         self.limit_bytes
     }
 
-    pub(super) fn refused(&self) -> Option<Refusal> {
+    pub(super) fn refused(&self) -> Option<LimitRefusal> {
         self.refused
     }
 }
@@ -43,7 +43,7 @@ impl ResourceLimiter for Limiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
         let sum = self.memory_bytes.saturating_add(desired.saturating_sub(current));
         if sum > self.limit_bytes || maximum.is_some_and(|maximum| desired > maximum) {
-            self.refused = Some(Refusal::Memory);
+            self.refused = Some(LimitRefusal::Memory);
             return Ok(false);
         }
         self.memory_bytes = sum;
@@ -51,14 +51,14 @@ impl ResourceLimiter for Limiter {
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> Result<()> {
-        self.refused = Some(Refusal::Memory);
+        self.refused = Some(LimitRefusal::Memory);
         Ok(())
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
         let sum = self.table_elements.saturating_add(desired.saturating_sub(current));
         if sum > MAX_TABLE_ELEMENTS || maximum.is_some_and(|maximum| desired > maximum) {
-            self.refused = Some(Refusal::Table);
+            self.refused = Some(LimitRefusal::Table);
             return Ok(false);
         }
         self.table_elements = sum;
@@ -66,7 +66,7 @@ impl ResourceLimiter for Limiter {
     }
 
     fn table_grow_failed(&mut self, _error: wasmtime::Error) -> Result<()> {
-        self.refused = Some(Refusal::Table);
+        self.refused = Some(LimitRefusal::Table);
         Ok(())
     }
 }
@@ -80,7 +80,7 @@ mod tests {
         let mut limiter = Limiter::new(100);
         assert!(limiter.memory_growing(0, 60, None).expect("answers"));
         assert!(!limiter.memory_growing(0, 41, None).expect("answers"));
-        assert_eq!(limiter.refused(), Some(Refusal::Memory));
+        assert_eq!(limiter.refused(), Some(LimitRefusal::Memory));
         assert!(limiter.memory_growing(0, 40, None).expect("answers"));
         assert_eq!(limiter.memory_bytes(), 100);
     }
@@ -90,6 +90,6 @@ mod tests {
         let mut limiter = Limiter::new(0);
         assert!(limiter.table_growing(0, MAX_TABLE_ELEMENTS, None).expect("answers"));
         assert!(!limiter.table_growing(0, 1, None).expect("answers"));
-        assert_eq!(limiter.refused(), Some(Refusal::Table));
+        assert_eq!(limiter.refused(), Some(LimitRefusal::Table));
     }
 }

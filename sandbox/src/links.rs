@@ -39,12 +39,12 @@ pub const PRIVATE: &str =
     "it is a file of the vault, of the state folder, of a module or of the policy under another name";
 
 /// Identity of a file, independent of its names: device and inode.
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
 /// The private files found to have a name outside the private places.
 #[derive(Debug, Default)]
-pub struct Exposed {
-    files: BTreeSet<Identity>,
+pub struct ExposedFiles {
+    files: BTreeSet<FileIdentity>,
     /// Some of them, as shown to a person or a model.
     named: Vec<String>,
     unknown: Option<Unknown>,
@@ -63,28 +63,32 @@ pub enum Unknown {
 
 /// Why a file with several names is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Suspect {
+pub enum LinkSuspicion {
     /// It is a private file.
     Private,
     /// It may be a private file.
     Unknown(Unknown),
 }
 
-impl Exposed {
+impl ExposedFiles {
     /// The suspicion against a file; only a file with several names can be suspect.
-    pub fn suspects(&self, stat: &Stat) -> Option<Suspect> {
+    pub fn suspects(&self, stat: &Stat) -> Option<LinkSuspicion> {
         if stat.st_nlink <= 1 {
             return None;
         }
         if self.files.contains(&(stat.st_dev, stat.st_ino)) {
-            return Some(Suspect::Private);
+            return Some(LinkSuspicion::Private);
         }
-        self.unknown.map(Suspect::Unknown)
+        self.unknown.map(LinkSuspicion::Unknown)
     }
 
     /// The suspicion against some file of a mount: any mount may contain a name of a private file.
-    pub fn suspects_any(&self) -> Option<Suspect> {
-        if self.files.is_empty() { self.unknown.map(Suspect::Unknown) } else { Some(Suspect::Private) }
+    pub fn suspects_any(&self) -> Option<LinkSuspicion> {
+        if self.files.is_empty() {
+            self.unknown.map(LinkSuspicion::Unknown)
+        } else {
+            Some(LinkSuspicion::Private)
+        }
     }
 
     /// Some of the files, by their private names: at most 20.
@@ -103,7 +107,7 @@ impl Exposed {
         Self { unknown: Some(why), ..Self::default() }
     }
 
-    fn of(found: BTreeMap<Identity, String>, unknown: Option<Unknown>) -> Self {
+    fn of(found: BTreeMap<FileIdentity, String>, unknown: Option<Unknown>) -> Self {
         let files = found.keys().copied().collect();
         let named = found.into_values().take(MAX_NAMED).collect();
         Self { files, named, unknown }

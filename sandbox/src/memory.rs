@@ -1,24 +1,24 @@
 //! Access to a guest's memory for host functions: every address and length comes from the guest, and is
 //! checked.
 
-use super::verdict::{Errno, Verdict};
+use super::verdict::{Errno, PathVerdict};
 
 /// Reads a text.
-pub(super) fn text(memory: &[u8], at: i32, len: i32) -> Verdict<&str> {
+pub(super) fn text(memory: &[u8], at: i32, len: i32) -> PathVerdict<&str> {
     let len = usize::try_from(number(len)).map_err(|_cause| Errno::FAULT)?;
     let bytes = slice(memory, at, len)?;
     std::str::from_utf8(bytes).map_err(|_cause| Errno::ILSEQ)
 }
 
 /// Borrows bytes for reading.
-pub(super) fn slice(memory: &[u8], at: i32, len: usize) -> Verdict<&[u8]> {
+pub(super) fn slice(memory: &[u8], at: i32, len: usize) -> PathVerdict<&[u8]> {
     let start = usize::try_from(number(at)).map_err(|_cause| Errno::FAULT)?;
     let end = start.checked_add(len).ok_or(Errno::FAULT)?;
     memory.get(start..end).ok_or(Errno::FAULT)
 }
 
 /// Borrows bytes for writing.
-pub(super) fn slice_mut(memory: &mut [u8], at: u32, len: u32) -> Verdict<&mut [u8]> {
+pub(super) fn slice_mut(memory: &mut [u8], at: u32, len: u32) -> PathVerdict<&mut [u8]> {
     let start = usize::try_from(at).map_err(|_cause| Errno::FAULT)?;
     let len = usize::try_from(len).map_err(|_cause| Errno::FAULT)?;
     let end = start.checked_add(len).ok_or(Errno::FAULT)?;
@@ -26,12 +26,12 @@ pub(super) fn slice_mut(memory: &mut [u8], at: u32, len: u32) -> Verdict<&mut [u
 }
 
 /// Reads a fixed number of bytes.
-pub(super) fn array<const N: usize>(memory: &[u8], at: i32) -> Verdict<[u8; N]> {
+pub(super) fn array<const N: usize>(memory: &[u8], at: i32) -> PathVerdict<[u8; N]> {
     slice(memory, at, N)?.try_into().map_err(|_cause| Errno::FAULT)
 }
 
 /// Writes bytes.
-pub(super) fn store(memory: &mut [u8], at: u32, bytes: &[u8]) -> Verdict {
+pub(super) fn store(memory: &mut [u8], at: u32, bytes: &[u8]) -> PathVerdict {
     let start = usize::try_from(at).map_err(|_cause| Errno::FAULT)?;
     let end = start.checked_add(bytes.len()).ok_or(Errno::FAULT)?;
     memory.get_mut(start..end).ok_or(Errno::FAULT)?.copy_from_slice(bytes);
@@ -51,7 +51,7 @@ pub(super) struct IoVector {
 }
 
 /// Reads the entry at an index of such a list.
-pub(super) fn io_vector(memory: &[u8], list: i32, index: u32) -> Verdict<IoVector> {
+pub(super) fn io_vector(memory: &[u8], list: i32, index: u32) -> PathVerdict<IoVector> {
     let at = number(list).saturating_add(index.saturating_mul(8));
     let [a, b, c, d, e, f, g, h] = array::<8>(memory, at.cast_signed())?;
     Ok(IoVector { start: u32::from_le_bytes([a, b, c, d]), len: u32::from_le_bytes([e, f, g, h]) })

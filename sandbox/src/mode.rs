@@ -13,19 +13,19 @@ use crate::mounts::resolve_beneath;
 
 /// A name in a directory that a guest holds open.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Name<'a> {
+pub(super) struct HeldName<'a> {
     pub(super) directory: BorrowedFd<'a>,
     pub(super) path: &'a str,
 }
 
 /// A file's permissions before it took over another's.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct SavedMode {
     file: OwnedFd,
     before: Mode,
 }
 
-impl Taken {
+impl SavedMode {
     /// Restores the file's permissions, after a rename that failed.
     pub(super) fn give_back(self) {
         // The mode could be changed a moment ago, so a failure is ignored.
@@ -39,7 +39,7 @@ impl Taken {
 /// # Errors
 /// Errors of the kernel. A missing name or a different file type is not an error: the rename itself reports
 /// it. A file of another user keeps its mode, as it would without this step.
-pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<Option<Taken>, Errno> {
+pub(super) fn take_over(from: HeldName<'_>, to: HeldName<'_>) -> Result<Option<SavedMode>, Errno> {
     let Some(replaced) = regular(&to)? else { return Ok(None) };
     let Some(replacing) = regular(&from)? else { return Ok(None) };
     // A change of its mode would change the file under its other names too.
@@ -63,11 +63,11 @@ pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<Option<Taken>, E
     }
     match rustix::fs::fchmod(&file, wanted) {
         Err(Errno::PERM) => Ok(None),
-        changed => changed.map(|()| Some(Taken { file, before })),
+        changed => changed.map(|()| Some(SavedMode { file, before })),
     }
 }
 
-fn regular(name: &Name<'_>) -> Result<Option<Stat>, Errno> {
+fn regular(name: &HeldName<'_>) -> Result<Option<Stat>, Errno> {
     let Ok(handle) = resolve_beneath(name.directory, name.path, OFlags::NOFOLLOW) else { return Ok(None) };
     let stat = rustix::fs::fstat(handle.as_fd())?;
     Ok((FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat))
@@ -94,7 +94,7 @@ mod tests {
         let mode = |name: &str| {
             std::fs::metadata(folder.path().join(name)).expect("there").permissions().mode() & 0o7777
         };
-        let name = |path| Name { directory: handle.as_fd(), path };
+        let name = |path| HeldName { directory: handle.as_fd(), path };
         make("new", 0o600);
         make("script", 0o4754);
         let taken = take_over(name("new"), name("script")).expect("takes over");

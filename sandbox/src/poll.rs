@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{control::CallControl, control::StopReason, verdict::Errno};
+use super::{control::CallControl, control::CallStop, verdict::Errno};
 
 /// Limit of the subscriptions in one call. Each costs the host a few bytes.
 const MAX_SUBSCRIPTIONS: usize = 1024;
@@ -51,7 +51,7 @@ impl Subscriptions {
     }
 
     /// Sleeps until the first subscription is ready, and returns the ready events.
-    pub(super) fn wait(&self, control: &CallControl) -> Result<Vec<[u8; EVENT_BYTES]>, StopReason> {
+    pub(super) fn wait(&self, control: &CallControl) -> Result<Vec<[u8; EVENT_BYTES]>, CallStop> {
         let wait = self.entries.iter().map(|entry| entry.after).min().unwrap_or_default();
         loop {
             if let Some(reason) = control.stop_reason() {
@@ -131,7 +131,7 @@ mod tests {
         bytes
     }
 
-    fn wait(bytes: &[u8], deadline: Duration) -> Result<usize, StopReason> {
+    fn wait(bytes: &[u8], deadline: Duration) -> Result<usize, CallStop> {
         let subscriptions = Subscriptions::parse(bytes, Duration::from_secs(100)).expect("parses");
         let control = CallControl::new(Instant::now() + deadline, None);
         subscriptions.wait(&control).map(|events| events.len())
@@ -148,11 +148,11 @@ mod tests {
     #[test]
     fn an_hour_of_sleep_ends_at_the_deadline() {
         let bytes = clock(1, CLOCK_REALTIME, Duration::from_secs(3600), 0);
-        assert_eq!(wait(&bytes, Duration::from_millis(20)), Err(StopReason::Deadline));
+        assert_eq!(wait(&bytes, Duration::from_millis(20)), Err(CallStop::Deadline));
     }
 
     #[test]
-    fn what_cannot_be_waited_for_is_invalid() {
+    fn unsupported_or_empty_subscription_is_invalid() {
         let process_clock = clock(1, 2, Duration::ZERO, 0);
         assert!(Subscriptions::parse(&process_clock, Duration::ZERO).is_err());
         assert!(Subscriptions::parse(&[], Duration::ZERO).is_err());

@@ -9,7 +9,7 @@ use std::sync::{
 use super::{
     WasmError,
     control::CallControl,
-    worker::{self, Assignment, Job, WorkerSetup},
+    worker::{self, Assignment, WorkerJob, WorkerSetup},
 };
 
 /// How many threads of a pool may be stuck in the kernel before the pool answers `unavailable`.
@@ -50,7 +50,7 @@ impl Pool {
     }
 
     /// Hands a job to an idle thread, or to a new one.
-    pub(super) fn submit(self: &Arc<Self>, job: Job) -> Result<(), WasmError> {
+    pub(super) fn submit(self: &Arc<Self>, job: WorkerJob) -> Result<(), WasmError> {
         let mut seat = self.take_seat(&job)?;
         let mut job = job;
         loop {
@@ -79,7 +79,7 @@ impl Pool {
         written_off
     }
 
-    fn take_seat(self: &Arc<Self>, job: &Job) -> Result<WorkerLease, WasmError> {
+    fn take_seat(self: &Arc<Self>, job: &WorkerJob) -> Result<WorkerLease, WasmError> {
         let stuck = self.stuck.load(Ordering::Acquire);
         let seats = self.max_busy + MAX_STUCK;
         let taken = self.setup.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |busy| {

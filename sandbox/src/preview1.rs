@@ -13,12 +13,12 @@ use wasmtime_wasi::{
 use wiggle::GuestMemory;
 
 use super::{
-    fs::{Change, GuestFs, OpenIntent, Slot},
+    fs::{GuestFs, NameChange, OpenIntent, Slot},
     guest::GuestState,
     memory::{array, number, slice, slice_mut, store, text},
     poll::{self, Subscriptions},
     streams::{read_stream, write_stream},
-    verdict::{Errno, Verdict},
+    verdict::{Errno, PathVerdict},
 };
 
 const MODULE: &str = "wasi_snapshot_preview1";
@@ -50,7 +50,7 @@ macro_rules! ask {
         let (memory, state, _) = parts(&mut $caller)?;
         let $memory: &[u8] = memory;
         let $fs = &mut state.fs;
-        match (|| -> Verdict<_> { $question })() {
+        match (|| -> PathVerdict<_> { $question })() {
             Ok(answer) => answer,
             Err(errno) => return Ok(errno.0),
         }
@@ -150,7 +150,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "path_create_directory",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
-            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, Change::Alter));
+            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, NameChange::Alter));
             forward!(caller, path_create_directory, fd, path, len)
         },
     )?;
@@ -158,7 +158,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "path_remove_directory",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
-            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, Change::Alter));
+            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, NameChange::Alter));
             forward!(caller, path_remove_directory, fd, path, len)
         },
     )?;
@@ -168,7 +168,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
             // The name may be a file or link through which a repository is found, so the stricter rule
             // applies.
-            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, Change::Whole));
+            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, NameChange::Whole));
             forward!(caller, path_unlink_file, fd, path, len)
         },
     )?;
@@ -187,7 +187,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| {
                 let path = text(memory, path, len)?;
                 let follow = flags & LOOKUP_SYMLINK_FOLLOW != 0;
-                fs.change(number(fd), path, Change::Alter)?;
+                fs.change(number(fd), path, NameChange::Alter)?;
                 fs.reach(number(fd), path, follow)?;
                 fs.change_in_place(number(fd), path, follow)
             });
@@ -212,8 +212,8 @@ fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
             let taken = ask!(caller, |fs, memory| {
                 // Moving content away from a protected place would end its protection.
                 let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
-                fs.change(number(from_fd), from, Change::Whole)?;
-                fs.change(number(to_fd), to, Change::Whole)?;
+                fs.change(number(from_fd), from, NameChange::Whole)?;
+                fs.change(number(to_fd), to, NameChange::Whole)?;
                 fs.replaces((number(from_fd), from), (number(to_fd), to))
             });
             let errno = forward!(caller, path_rename, from_fd, from, from_len, to_fd, to, to_len)?;
@@ -244,10 +244,10 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| {
                 let from = text(memory, from, from_len)?;
                 // A hard link to a protected file would let the guest write it under the second name.
-                fs.change(number(from_fd), from, Change::Whole)?;
+                fs.change(number(from_fd), from, NameChange::Whole)?;
                 fs.reach(number(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
                 fs.link(number(from_fd), number(to_fd))?;
-                fs.change(number(to_fd), text(memory, to, to_len)?, Change::Whole)
+                fs.change(number(to_fd), text(memory, to, to_len)?, NameChange::Whole)
             });
             forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len)
         },
@@ -265,7 +265,7 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| {
                 let link = text(memory, link, link_len)?;
                 fs.link_target(number(fd), text(memory, target, target_len)?, link)?;
-                fs.change(number(fd), link, Change::Whole)
+                fs.change(number(fd), link, NameChange::Whole)
             });
             forward!(caller, path_symlink, target, target_len, fd, link, link_len)
         },
@@ -405,7 +405,7 @@ fn read_directory(
     (buffer, len): (i32, i32),
     cookie: i64,
     out: i32,
-) -> Verdict {
+) -> PathVerdict {
     let directory = fs.directory_mut(number(fd)).ok_or(Errno::BADF)?;
     let cursor = directory.cursor().map_err(|_cause| Errno::ACCES)?;
     let target = slice_mut(memory, number(buffer), number(len))?;

@@ -19,7 +19,7 @@ const HEADER_BYTES: usize = 24;
 /// Position in a directory, with the last batch of entries.
 pub(super) struct DirectoryCursor {
     directory: OwnedFd,
-    batch: Vec<Entry>,
+    batch: Vec<DirectoryEntry>,
     /// The cookie before the first entry of `batch`.
     batch_start: u64,
     /// The kernel's offset: after the last entry of `batch`.
@@ -27,7 +27,7 @@ pub(super) struct DirectoryCursor {
     buffer: Box<[MaybeUninit<u8>]>,
 }
 
-struct Entry {
+struct DirectoryEntry {
     cookie: u64,
     inode: u64,
     kind: u8,
@@ -92,7 +92,7 @@ impl DirectoryCursor {
         while let Some(entry) = entries.next() {
             let entry = entry?;
             self.batch_end = entry.next_entry_cookie();
-            self.batch.push(Entry {
+            self.batch.push(DirectoryEntry {
                 cookie: entry.next_entry_cookie(),
                 inode: entry.ino(),
                 kind: wasi_kind(entry.file_type()),
@@ -106,7 +106,7 @@ impl DirectoryCursor {
     }
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// Writes as much of the entry as fits, and returns its size.
     fn write(&self, out: &mut [u8]) -> usize {
         let mut header = [0; HEADER_BYTES];

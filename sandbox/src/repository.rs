@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_repository_of_any_name_obeys_is_protected() {
+    fn config_and_hooks_of_any_repository_are_protected() {
         let root = tempfile::tempdir().expect("a folder");
         for folder in ["bare/objects", "bare/refs", "plain/objects", "tree"] {
             fs::create_dir_all(root.path().join(folder)).expect("a folder");

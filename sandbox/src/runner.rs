@@ -29,7 +29,7 @@ use super::{
     pool::{MAX_STUCK, Pool},
     preview1,
     ticker::Ticker,
-    worker::{Job, Verb, WorkerSetup, mount_rule},
+    worker::{Verb, WorkerJob, WorkerSetup, mount_rule},
 };
 use crate::mounts::MountTable;
 
@@ -312,7 +312,7 @@ impl HostWasmToolRunner {
         let (sender, mut frames) = mpsc::channel(LISTENER_CAPACITY);
         let dropped = Arc::new(AtomicU64::new(0));
         let (reply, mut answer) = oneshot::channel();
-        pool.submit(Job {
+        pool.submit(WorkerJob {
             module,
             verb,
             stdin: job.stdin,

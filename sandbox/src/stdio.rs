@@ -61,12 +61,12 @@ pub(super) struct FrameReader {
     listener: Option<Listener>,
     /// Takes chunks, if the call is the sending end of a transfer.
     outlet: Option<ChunkSink>,
-    chunk: Option<Chunk>,
+    chunk: Option<PartialChunk>,
 }
 
 /// An announced chunk, and the bytes of it so far.
 #[derive(Debug)]
-struct Chunk {
+struct PartialChunk {
     bytes: Vec<u8>,
     missing: usize,
 }
@@ -156,7 +156,7 @@ impl FrameReader {
             return Err(GuestFault::FrameTooLarge { limit_bytes: MAX_CHUNK_BYTES });
         }
         self.count()?;
-        self.chunk = Some(Chunk { bytes: Vec::with_capacity(bytes), missing: bytes });
+        self.chunk = Some(PartialChunk { bytes: Vec::with_capacity(bytes), missing: bytes });
         Ok(())
     }
 
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use crate::{
         control::CallControl,
-        transfer::{Received, Transfer},
+        transfer::{Transfer, TransferItem},
     };
 
     fn read(parts: &[&str]) -> Result<FinalFrame, GuestFault> {
@@ -313,7 +313,7 @@ mod tests {
             }
             assert_eq!(reader.finish(), Ok(FinalFrame::Ok(ToolOutput::text("done"))));
             for chunk in [&b"a\n\0\xff"[..], b"", b"}"] {
-                assert_eq!(transfer.receive(&control), Ok(Received::Chunk(chunk.to_vec())));
+                assert_eq!(transfer.receive(&control), Ok(TransferItem::Chunk(chunk.to_vec())));
             }
         }
     }

@@ -25,19 +25,19 @@ const IDLE_TICKS: u32 = 40;
 /// Owns the ticking thread.
 #[derive(Debug)]
 pub(super) struct Ticker {
-    shared: Arc<Shared>,
+    shared: Arc<TickerState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct TickerState {
     calls: Mutex<Vec<Arc<CallControl>>>,
     wake: Condvar,
     asleep: AtomicBool,
     ends: AtomicBool,
 }
 
-impl Shared {
+impl TickerState {
     /// A panic while locked leaves the list valid: it is only pushed to and removed from.
     fn calls(&self) -> MutexGuard<'_, Vec<Arc<CallControl>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,7 +46,7 @@ impl Shared {
 
 impl Ticker {
     pub(super) fn start(engine: Engine) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TickerState::default());
         let thread = {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new()
@@ -84,7 +84,7 @@ impl Drop for Ticker {
 /// Guard that keeps a call watched by the ticker.
 #[derive(Debug)]
 pub(super) struct TickerGuard {
-    shared: Arc<Shared>,
+    shared: Arc<TickerState>,
     control: Arc<CallControl>,
 }
 
@@ -97,7 +97,7 @@ impl Drop for TickerGuard {
     }
 }
 
-fn tick(shared: &Shared, engine: &Engine) {
+fn tick(shared: &TickerState, engine: &Engine) {
     let mut idle = 0;
     let mut calls = shared.calls();
     loop {

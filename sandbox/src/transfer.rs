@@ -13,7 +13,7 @@ use portcullis_types::MAX_TRANSFER_BYTES;
 
 use super::{
     GuestFault,
-    control::{CallControl, StopReason},
+    control::{CallControl, CallStop},
 };
 
 /// Limit of chunks that wait for the receiver, 512 KiB each at most. With the one at each end, this is all
@@ -26,23 +26,23 @@ const SLICE: Duration = Duration::from_millis(5);
 /// A transfer, shared by its two ends and their caller.
 #[derive(Debug)]
 pub struct Transfer {
-    state: Mutex<State>,
+    state: Mutex<TransferState>,
     changed: Condvar,
     limit_bytes: u64,
 }
 
 #[derive(Debug)]
-struct State {
+struct TransferState {
     waiting: VecDeque<Vec<u8>>,
     /// Bytes of all chunks sent so far.
     bytes: u64,
-    phase: Phase,
+    phase: TransferPhase,
     /// Whether the receiver got a chunk or the end.
     is_received: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum TransferPhase {
     Open,
     /// All chunks were sent, and the sender has ended and is on record.
     Ended,
@@ -62,7 +62,7 @@ pub enum TransferEnd {
 
 /// An item that the receiver gets.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(super) enum TransferItem {
     Chunk(Vec<u8>),
     /// The transfer is complete; the number of its bytes.
     End(u64),
@@ -78,15 +78,20 @@ impl Transfer {
     }
 
     fn with_limit(limit_bytes: u64) -> Arc<Self> {
-        let state = State { waiting: VecDeque::new(), bytes: 0, phase: Phase::Open, is_received: false };
+        let state = TransferState {
+            waiting: VecDeque::new(),
+            bytes: 0,
+            phase: TransferPhase::Open,
+            is_received: false,
+        };
         Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), limit_bytes })
     }
 
     /// Completes the transfer. Before this, no receiver takes its data as complete.
     pub fn end(&self) {
         let mut state = self.state();
-        if state.phase == Phase::Open {
-            state.phase = Phase::Ended;
+        if state.phase == TransferPhase::Open {
+            state.phase = TransferPhase::Ended;
             self.changed.notify_all();
         }
     }
@@ -94,10 +99,10 @@ impl Transfer {
     /// Prevents the receiver from getting the end; `false` if it has it already.
     pub fn break_off(&self) -> bool {
         let mut state = self.state();
-        if state.phase == Phase::EndReceived {
+        if state.phase == TransferPhase::EndReceived {
             return false;
         }
-        state.phase = Phase::BrokenOff;
+        state.phase = TransferPhase::BrokenOff;
         state.waiting.clear();
         self.changed.notify_all();
         true
@@ -114,14 +119,14 @@ impl Transfer {
     }
 
     /// Sends a chunk; waits for room.
-    fn send(&self, chunk: Vec<u8>, control: &CallControl) -> Result<(), Refused> {
+    fn send(&self, chunk: Vec<u8>, control: &CallControl) -> Result<(), SendRefusal> {
         let mut state = self.state();
         loop {
-            if state.phase != Phase::Open {
-                return Err(Refused::BrokenOff);
+            if state.phase != TransferPhase::Open {
+                return Err(SendRefusal::BrokenOff);
             }
             if state.bytes + chunk.len() as u64 > self.limit_bytes {
-                return Err(Refused::TooMuch);
+                return Err(SendRefusal::TooMuch);
             }
             if state.waiting.len() < CAPACITY {
                 state.bytes += chunk.len() as u64;
@@ -130,28 +135,28 @@ impl Transfer {
                 return Ok(());
             }
             if let Some(reason) = control.stop_reason() {
-                return Err(Refused::Stopped(reason));
+                return Err(SendRefusal::Stopped(reason));
             }
             state = self.wait(state);
         }
     }
 
     /// Waits for the next item.
-    pub(super) fn receive(&self, control: &CallControl) -> Result<Received, StopReason> {
+    pub(super) fn receive(&self, control: &CallControl) -> Result<TransferItem, CallStop> {
         let mut state = self.state();
         loop {
             if let Some(chunk) = state.waiting.pop_front() {
                 state.is_received = true;
                 self.changed.notify_all();
-                return Ok(Received::Chunk(chunk));
+                return Ok(TransferItem::Chunk(chunk));
             }
             match state.phase {
-                Phase::Open => {}
-                Phase::Ended | Phase::EndReceived => {
-                    (state.phase, state.is_received) = (Phase::EndReceived, true);
-                    return Ok(Received::End(state.bytes));
+                TransferPhase::Open => {}
+                TransferPhase::Ended | TransferPhase::EndReceived => {
+                    (state.phase, state.is_received) = (TransferPhase::EndReceived, true);
+                    return Ok(TransferItem::End(state.bytes));
                 }
-                Phase::BrokenOff => return Ok(Received::BrokenOff),
+                TransferPhase::BrokenOff => return Ok(TransferItem::BrokenOff),
             }
             if let Some(reason) = control.stop_reason() {
                 return Err(reason);
@@ -161,21 +166,21 @@ impl Transfer {
     }
 
     /// A panic while locked leaves the state valid: each change is a single step.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TransferState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, TransferState>) -> MutexGuard<'a, TransferState> {
         self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 /// Why a chunk was not sent.
 #[derive(Debug, PartialEq, Eq)]
-enum Refused {
+enum SendRefusal {
     BrokenOff,
     TooMuch,
-    Stopped(StopReason),
+    Stopped(CallStop),
 }
 
 /// The sending end, used by the reader of a guest's standard output.
@@ -190,9 +195,9 @@ impl ChunkSink {
     /// Sends a chunk; waits for room.
     pub(super) fn send(&self, chunk: Vec<u8>) -> Result<(), GuestFault> {
         self.transfer.send(chunk, &self.control).map_err(|refused| match refused {
-            Refused::TooMuch => GuestFault::TransferTooLarge { limit_bytes: self.transfer.limit_bytes },
-            Refused::Stopped(StopReason::Deadline) => GuestFault::Timeout { limit: self.time_limit },
-            Refused::Stopped(StopReason::Cancelled) | Refused::BrokenOff => GuestFault::Cancelled,
+            SendRefusal::TooMuch => GuestFault::TransferTooLarge { limit_bytes: self.transfer.limit_bytes },
+            SendRefusal::Stopped(CallStop::Deadline) => GuestFault::Timeout { limit: self.time_limit },
+            SendRefusal::Stopped(CallStop::Cancelled) | SendRefusal::BrokenOff => GuestFault::Cancelled,
         })
     }
 }

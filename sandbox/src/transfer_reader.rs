@@ -6,8 +6,8 @@ use std::sync::Arc;
 use portcullis_types::InputFrame;
 
 use super::{
-    control::{CallControl, StopReason},
-    transfer::{Received, Transfer},
+    control::{CallControl, CallStop},
+    transfer::{Transfer, TransferItem},
 };
 
 /// Buffered input, and the transfer that supplies more.
@@ -27,7 +27,7 @@ impl TransferReader {
     }
 
     /// Waits for input, and reads at least one byte; zero at the end of the input.
-    pub(super) fn read(&mut self, buffer: &mut [u8], control: &CallControl) -> Result<usize, StopReason> {
+    pub(super) fn read(&mut self, buffer: &mut [u8], control: &CallControl) -> Result<usize, CallStop> {
         if self.at == self.ready.len() && !self.is_over {
             self.more(control)?;
         }
@@ -38,19 +38,19 @@ impl TransferReader {
         Ok(count)
     }
 
-    fn more(&mut self, control: &CallControl) -> Result<(), StopReason> {
+    fn more(&mut self, control: &CallControl) -> Result<(), CallStop> {
         self.ready.clear();
         self.at = 0;
         match self.transfer.receive(control)? {
-            Received::Chunk(chunk) => {
+            TransferItem::Chunk(chunk) => {
                 self.line(InputFrame::Chunk(chunk.len()));
                 self.ready.extend_from_slice(&chunk);
             }
-            Received::End(bytes) => {
+            TransferItem::End(bytes) => {
                 self.line(InputFrame::End(bytes));
                 self.is_over = true;
             }
-            Received::BrokenOff => self.is_over = true,
+            TransferItem::BrokenOff => self.is_over = true,
         }
         Ok(())
     }

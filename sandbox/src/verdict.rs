@@ -44,7 +44,7 @@ pub enum Violation {
 }
 
 /// The result of judging a path: proceed with the stock function, or return an error number.
-pub(super) type Verdict<T = ()> = Result<T, Errno>;
+pub(super) type PathVerdict<T = ()> = Result<T, Errno>;
 
 /// Splits a path into its parent and its last name; none if it does not end in a name.
 pub(super) fn split(path: &str) -> Option<(&str, &str)> {

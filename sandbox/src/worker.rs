@@ -28,7 +28,7 @@ use super::{
     ticker::TickerGuard,
     transfer_reader::TransferReader,
 };
-use crate::links::Exposed;
+use crate::links::ExposedFiles;
 
 /// How long a worker polls for its next call before it sleeps. Waking a thread costs 10 to 60 µs, and more if
 /// the processor itself sleeps: as much as the call. Calls often come in a row; between two of them the
@@ -41,7 +41,7 @@ const STACK_BYTES: usize = 4 << 20;
 
 /// The description of a call for a worker.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct WorkerJob {
     pub(super) module: LinkedModule,
     pub(super) verb: Verb,
     pub(super) stdin: Vec<u8>,
@@ -49,7 +49,7 @@ pub(super) struct Job {
     pub(super) time_limit: Duration,
     pub(super) protected: Arc<ProtectedPaths>,
     /// The exposed private files as of the call's start: a confined worker cannot search for them.
-    pub(super) exposed: Arc<Exposed>,
+    pub(super) exposed: Arc<ExposedFiles>,
     pub(super) control: Arc<CallControl>,
     /// Takes progress and update frames, if the call has an observer.
     pub(super) listener: Option<Listener>,
@@ -59,7 +59,7 @@ pub(super) struct Job {
     pub(super) reply: oneshot::Sender<Result<GuestReport, WasmError>>,
 }
 
-impl Job {
+impl WorkerJob {
     /// The reader for the guest's standard output. Takes the listener.
     pub(super) fn stdout(&mut self) -> Stdout {
         match self.verb {
@@ -131,7 +131,7 @@ pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
 /// A job on its way to a worker.
 #[derive(Debug)]
 pub(super) struct Assignment {
-    pub(super) job: Job,
+    pub(super) job: WorkerJob,
     pub(super) seat: WorkerLease,
     /// The sender for this worker's next job. It travels with the job: an idle worker holds no sender, so it
     /// ends when its pool does.
@@ -139,7 +139,7 @@ pub(super) struct Assignment {
 }
 
 /// Starts a worker with its first job in its channel.
-pub(super) fn start(pool: &Arc<Pool>, job: Job, seat: WorkerLease) -> Result<(), WasmError> {
+pub(super) fn start(pool: &Arc<Pool>, job: WorkerJob, seat: WorkerLease) -> Result<(), WasmError> {
     let (back, receiver) = mpsc::sync_channel(1);
     let first = Assignment { job, seat, back: back.clone() };
     // The receiver is alive and the channel is empty, so this cannot fail.
@@ -165,7 +165,7 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
     while let Some(Assignment { mut job, seat, back }) = receive(receiver, setup) {
         job.control.runs_on(thread);
         let report = serve(setup, &proven, &mut job);
-        let Job { watch, reply, .. } = job;
+        let WorkerJob { watch, reply, .. } = job;
         drop(watch);
         // Before the answer is sent, so that the caller's next call finds this worker idle. A thread whose
         // confinement failed is not reused.
@@ -184,7 +184,7 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
 fn serve(
     setup: &WorkerSetup,
     proven: &Result<ProvenThread, portcullis_confine::ConfineError>,
-    job: &mut Job,
+    job: &mut WorkerJob,
 ) -> Result<GuestReport, WasmError> {
     let proven = match proven {
         Ok(proven) => proven,

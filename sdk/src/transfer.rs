@@ -60,12 +60,12 @@ impl fmt::Debug for Outlet {
 }
 
 /// The receiving end, in the extensions of a call's context.
-pub struct Inlet(Mutex<Input>);
+pub struct Inlet(Mutex<ChunkReader>);
 
 impl Inlet {
     /// An end that reads [`InputFrame`]s and the bytes between them.
     pub fn new(input: impl BufRead + Send + 'static) -> Self {
-        Self(Mutex::new(Input { lines: Box::new(input), received: 0, is_over: false }))
+        Self(Mutex::new(ChunkReader { lines: Box::new(input), received: 0, is_over: false }))
     }
 }
 
@@ -75,7 +75,7 @@ impl fmt::Debug for Inlet {
     }
 }
 
-struct Input {
+struct ChunkReader {
     lines: Box<dyn BufRead + Send>,
     received: u64,
     is_over: bool,
@@ -84,7 +84,7 @@ struct Input {
 /// The longest line of an input, far above any valid one.
 const MAX_LINE_BYTES: u64 = 64;
 
-impl Input {
+impl ChunkReader {
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         if self.is_over {
             return Ok(None);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_or_counts_wrongly_has_no_end() {
+    fn truncated_or_miscounted_transfer_has_no_end() {
         for input in [
             "",
             "{\"chunk\":2}\na",

@@ -24,17 +24,17 @@ use crate::{
 
 /// The background jobs of one session.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Background(Arc<Inner>);
+pub(crate) struct Background(Arc<SharedBackground>);
 
 #[derive(Debug, Default)]
-struct Inner {
-    kept: Mutex<Kept>,
+struct SharedBackground {
+    kept: Mutex<KeptOutput>,
     commands: AtomicUsize,
 }
 
 /// The last part of the output, and the total written.
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptOutput {
     last: VecDeque<u8>,
     written: u64,
     /// Each kill by a watch: its position in the whole output, and its reason.
@@ -156,7 +156,7 @@ impl Background {
     }
 }
 
-impl Kept {
+impl KeptOutput {
     fn keep(&mut self, bytes: &[u8]) {
         self.written += bytes.len() as u64;
         self.last.extend(bytes);
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_begins_where_the_last_answer_ended() {
+    fn output_continues_where_the_last_answer_ended() {
         let background = Background::default();
         assert_eq!(background.since(0), BackgroundOutput::default());
         background.keep(b"one");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn why_jobs_were_killed_is_told_once_and_at_its_place() {
+    fn kill_notice_appears_once_and_in_order() {
         let background = Background::default();
         background.keep(b"half a line");
         let first = background.since(0);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_what_is_not_is_counted() {
+    fn kept_output_is_bounded_and_dropped_bytes_counted() {
         let background = Background::default();
         background.keep(&[b'x'; 10]);
         background.keep(&[b'y'; BACKGROUND_BYTES]);

@@ -61,37 +61,37 @@ mod tests {
     #[test]
     fn patience_lasts_as_long_as_it_becomes_less() {
         // However long a look takes: the time is zero.
-        let mut patience = StallDetector::new(Duration::ZERO);
+        let mut detector = StallDetector::new(Duration::ZERO);
         for left in (1..1000).rev() {
-            assert!(!patience.is_over(left, Pace::Still), "{left}");
+            assert!(!detector.is_over(left, Pace::Still), "{left}");
         }
         // A number above the fewest is no progress, and not yet the end.
         for _ in 1..KILL_LOOKS {
-            assert!(!patience.is_over(2, Pace::Still));
+            assert!(!detector.is_over(2, Pace::Still));
         }
-        assert!(patience.is_over(1, Pace::Still));
-        assert!(!patience.is_over(0, Pace::Still), "less after all");
+        assert!(detector.is_over(1, Pace::Still));
+        assert!(!detector.is_over(0, Pace::Still), "less after all");
         // A new part of the kill starts counting anew.
-        assert!(!patience.anew().is_over(5, Pace::Still));
+        assert!(!detector.anew().is_over(5, Pace::Still));
         // However many looks there are: the time never passes.
-        let mut patience = StallDetector::new(Duration::MAX);
-        assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(1, Pace::Still)));
+        let mut detector = StallDetector::new(Duration::MAX);
+        assert!((0..10 * KILL_LOOKS).all(|_| !detector.is_over(1, Pace::Still)));
     }
 
     #[test]
-    fn what_waits_for_a_processor_is_waited_for() {
-        let mut patience = StallDetector::new(Duration::ZERO);
-        assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(3, Pace::Waits)));
-        assert!((1..KILL_LOOKS).all(|_| !patience.is_over(3, Pace::Still)));
-        assert!(patience.is_over(3, Pace::Still));
+    fn process_waiting_for_a_processor_is_no_stall() {
+        let mut detector = StallDetector::new(Duration::ZERO);
+        assert!((0..10 * KILL_LOOKS).all(|_| !detector.is_over(3, Pace::Waits)));
+        assert!((1..KILL_LOOKS).all(|_| !detector.is_over(3, Pace::Still)));
+        assert!(detector.is_over(3, Pace::Still));
     }
 
     #[test]
     fn nothing_is_waited_for_longer_than_a_kill_may_take() {
-        let mut patience = StallDetector::new(Duration::ZERO);
-        assert!(!patience.is_over(9, Pace::Still));
-        patience.begun -= LONGEST_KILL;
-        assert!(patience.is_over(8, Pace::Still), "though it becomes less");
-        assert!(patience.anew().is_over(1, Pace::Still));
+        let mut detector = StallDetector::new(Duration::ZERO);
+        assert!(!detector.is_over(9, Pace::Still));
+        detector.begun -= LONGEST_KILL;
+        assert!(detector.is_over(8, Pace::Still), "though it becomes less");
+        assert!(detector.anew().is_over(1, Pace::Still));
     }
 }

@@ -63,10 +63,10 @@ pub use inside::enter_if_session;
 pub use log_line::{Colours, LogLine};
 pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
-pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
+pub use running::{CommandEnd, Completed, Interruption, OutputChunk, OutputStream};
 pub use server::{
-    DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits, SessionLimits,
-    Token, Unproven, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,
+    DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ProofError, ServiceLimits,
+    SessionLimits, Token, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,
 };
 pub use session::ShellSession;
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};

@@ -21,10 +21,10 @@ use tracing_subscriber::{
 ///
 /// The subscriber itself must write no colours (`with_ansi(false)`).
 #[derive(Debug)]
-pub struct LogLine(Form);
+pub struct LogLine(LineForm);
 
 #[derive(Debug)]
-enum Form {
+enum LineForm {
     Text { rest: Format<Full, ()>, colours: Colours },
     Json(Format<Json>),
 }
@@ -43,13 +43,13 @@ impl LogLine {
     #[must_use]
     pub fn text(colours: Colours) -> Self {
         let rest = Format::default().without_time().with_level(false).with_ansi(false);
-        Self(Form::Text { rest, colours })
+        Self(LineForm::Text { rest, colours })
     }
 
     /// One JSON object, for programs. The subscriber's fields must use the JSON format too.
     #[must_use]
     pub fn json() -> Self {
-        Self(Form::Json(Format::default().json()))
+        Self(LineForm::Json(Format::default().json()))
     }
 }
 
@@ -66,7 +66,7 @@ where
     ) -> fmt::Result {
         let mut line = String::new();
         match &self.0 {
-            Form::Text { rest, colours } => {
+            LineForm::Text { rest, colours } => {
                 rest.format_event(context, Writer::new(&mut line), event)?;
                 SystemTime.format_time(&mut writer)?;
                 let level = event.metadata().level();
@@ -77,7 +77,7 @@ where
                 let lines = line.strip_suffix('\n').unwrap_or(&line);
                 writeln!(writer, "{}", escape_for_display(lines))
             }
-            Form::Json(json) => {
+            LineForm::Json(json) => {
                 json.format_event(context, Writer::new(&mut line), event)?;
                 let object = line.strip_suffix('\n').unwrap_or(&line);
                 escape_json(object, &mut writer)?;

@@ -30,10 +30,10 @@ use rustix::{fs::MemfdFlags, process::Pid, thread::CapabilitySet};
 
 pub(crate) use shared::Marks;
 
-use self::shared::{Shared, Unread};
+use self::shared::{SharedMemory, UnreadMappings};
 use crate::{
     limits::{DOUBT_TIME, MAPPINGS_PER_LOOK, MOST_MAPPINGS},
-    tree::{self, Entry},
+    tree::{self, ProcessEntry},
 };
 
 /// Counts the memory of processes.
@@ -41,7 +41,7 @@ use crate::{
 pub(crate) struct Meter {
     /// The devices of shared memory: the kernel's internal one, those of large pages, and that of `/dev/shm`.
     devices: Vec<u64>,
-    descriptors: Descriptors,
+    descriptors: DescriptorSearch,
     /// Set once another program than ours was seen in a command. Until then, unreadable processes may be this
     /// machine's doing: root without `CAP_SYS_PTRACE` cannot look into another user's namespaces.
     sees: Arc<AtomicBool>,
@@ -49,14 +49,14 @@ pub(crate) struct Meter {
 
 /// Whether descriptors are searched for memory files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Descriptors {
+pub(crate) enum DescriptorSearch {
     Looked,
     Unneeded,
 }
 
 /// The memory that one look has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Used {
+pub(crate) struct MemoryUse {
     pub(crate) bytes: u64,
     /// Further bytes, of processes that may still share their parents' address spaces, as after `vfork`,
     /// which the kernel does not say here. If they share them, `bytes` has these bytes already. 0 where the
@@ -68,19 +68,19 @@ pub(crate) struct Used {
     /// memory for mappings.
     pub(crate) beside_private: u64,
     /// Set if the look is no valid count: the reason.
-    pub(crate) partial: Option<Partial>,
+    pub(crate) partial: Option<PartialLook>,
 }
 
 /// The reason why a look is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Partial {
+pub(crate) enum PartialLook {
     /// Processes ended during the look, and may have handed more memory to others than the limit leaves.
     Lost,
     /// There were more mappings and descriptors than one look reads.
     TooMany,
 }
 
-impl Partial {
+impl PartialLook {
     /// For a look that found `bytes`, and lost processes that had `lost` bytes of addresses.
     fn of_lost(lost: u64, bytes: u64, limit: u64) -> Option<Self> {
         (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Self::Lost)
@@ -96,9 +96,9 @@ pub(crate) enum Motion {
     Stopped,
 }
 
-impl Used {
+impl MemoryUse {
     fn too_many() -> Self {
-        Self { partial: Some(Partial::TooMany), ..Self::default() }
+        Self { partial: Some(PartialLook::TooMany), ..Self::default() }
     }
 
     /// The number of bytes to compare with `limit`. Doubtful bytes are added once the doubt has lasted for
@@ -118,7 +118,7 @@ impl Used {
 impl Meter {
     /// # Errors
     /// If no memory file can be made to find out their devices.
-    pub(crate) fn new(descriptors: Descriptors) -> io::Result<Self> {
+    pub(crate) fn new(descriptors: DescriptorSearch) -> io::Result<Self> {
         let device = |file: OwnedFd| rustix::fs::fstat(&file).map(|stat| stat.st_dev);
         let file = |flags| rustix::fs::memfd_create("where", MemfdFlags::CLOEXEC | flags);
         let mut devices = vec![device(file(MemfdFlags::empty())?)?];
@@ -135,11 +135,17 @@ impl Meter {
 
     /// The memory of these processes in bytes. It is exact enough to compare with `limit`: it exceeds the
     /// limit only if the processes do, except for shared memory whose file cannot be asked.
-    pub(crate) fn used(&self, processes: &[Entry], limit: u64, motion: Motion, marks: &mut Marks) -> Used {
+    pub(crate) fn used(
+        &self,
+        processes: &[ProcessEntry],
+        limit: u64,
+        motion: Motion,
+        marks: &mut Marks,
+    ) -> MemoryUse {
         let most = if motion == Motion::Runs { MAPPINGS_PER_LOOK } else { MOST_MAPPINGS };
-        let mut shared = Shared::new(&self.devices, marks, most);
+        let mut shared = SharedMemory::new(&self.devices, marks, most);
         let mut used = self.look(processes, limit, motion, &mut shared);
-        if motion == Motion::Stopped && used.partial == Some(Partial::Lost) {
+        if motion == Motion::Stopped && used.partial == Some(PartialLook::Lost) {
             // The lost process did not pass anything on: the others are stopped, so it was killed from
             // outside.
             used.partial = None;
@@ -150,19 +156,25 @@ impl Meter {
 
     /// The private pages and page tables of these processes. Pages that several of them share count once for
     /// each, unless the sum exceeds `limit`.
-    pub(crate) fn private(processes: &[Entry], limit: u64) -> Used {
-        let (own, lost) = Own::of_each(processes);
+    pub(crate) fn private(processes: &[ProcessEntry], limit: u64) -> MemoryUse {
+        let (own, lost) = ProcessMemory::of_each(processes);
         let mut bytes = private(&own);
         if bytes > limit {
             // Whether two processes have one address space may be unknown: then both count.
             let (kept, doubtful) = once_each(own, share_memory);
             bytes = shares(&kept) + shares(&doubtful);
         }
-        Used { bytes, partial: Partial::of_lost(lost, bytes, limit), ..Used::default() }
+        MemoryUse { bytes, partial: PartialLook::of_lost(lost, bytes, limit), ..MemoryUse::default() }
     }
 
-    fn look(&self, processes: &[Entry], limit: u64, motion: Motion, shared: &mut Shared<'_>) -> Used {
-        let (mut own, lost) = Own::of_each(processes);
+    fn look(
+        &self,
+        processes: &[ProcessEntry],
+        limit: u64,
+        motion: Motion,
+        shared: &mut SharedMemory<'_>,
+    ) -> MemoryUse {
+        let (mut own, lost) = ProcessMemory::of_each(processes);
         let mut doubtful = Vec::new();
         // If private pages alone exceed the limit, `maps` is not read: it may be long, and a bomb grows
         // meanwhile.
@@ -170,23 +182,24 @@ impl Meter {
             (own, doubtful) = once_each(own, share_memory);
             let bytes = shares(&own);
             if bytes > limit {
-                return Used { bytes, ..Used::default() };
+                return MemoryUse { bytes, ..MemoryUse::default() };
             }
         }
         let processes = own.iter_mut().chain(&mut doubtful);
-        let Some(Mapped { unseen, of_mappings, is_hidden }) = self.add_shared(processes, motion, shared)
+        let Some(MappingTotals { unseen, of_mappings, is_hidden }) =
+            self.add_shared(processes, motion, shared)
         else {
-            return Used::too_many();
+            return MemoryUse::too_many();
         };
         let used = |bytes: u64, doubtful: u64, others: u64| {
             let is_doubtful = bytes <= limit && bytes.saturating_add(doubtful) > limit;
             let (bytes, doubtful) = if is_doubtful { (bytes, doubtful) } else { (bytes + doubtful, 0) };
-            Used {
+            MemoryUse {
                 bytes,
                 doubtful,
                 is_hidden,
                 beside_private: others + of_mappings,
-                partial: Partial::of_lost(lost, bytes, limit),
+                partial: PartialLook::of_lost(lost, bytes, limit),
             }
         };
         let others = shared.bytes() + unseen;
@@ -209,11 +222,11 @@ impl Meter {
     /// their mappings to their private memory. None if there are more than one look reads.
     fn add_shared<'own>(
         &self,
-        processes: impl Iterator<Item = &'own mut (Entry, Own)>,
+        processes: impl Iterator<Item = &'own mut (ProcessEntry, ProcessMemory)>,
         motion: Motion,
-        shared: &mut Shared<'_>,
-    ) -> Option<Mapped> {
-        let mut mapped = Mapped::default();
+        shared: &mut SharedMemory<'_>,
+    ) -> Option<MappingTotals> {
+        let mut mapped = MappingTotals::default();
         for (entry, own) in processes {
             match shared.add_mappings(entry) {
                 Ok(mappings) => {
@@ -225,7 +238,7 @@ impl Meter {
                     own.alone += bytes;
                     mapped.of_mappings += bytes;
                 }
-                Err(Unread::Failed(error)) => {
+                Err(UnreadMappings::Failed(error)) => {
                     // Unreadable: count all addresses that could be shared memory. Where the others are
                     // stopped, a process without memory has left none to them.
                     if motion == Motion::Runs || entry.has_memory() {
@@ -233,15 +246,15 @@ impl Meter {
                     }
                     mapped.is_hidden |= is_refused(&error) && own.could_be_seen(entry);
                 }
-                Err(Unread::TooMany) => return None,
+                Err(UnreadMappings::TooMany) => return None,
             }
-            if self.descriptors == Descriptors::Looked {
+            if self.descriptors == DescriptorSearch::Looked {
                 match shared.add_descriptors(entry) {
                     Ok(()) => {}
-                    Err(Unread::Failed(error)) => {
+                    Err(UnreadMappings::Failed(error)) => {
                         mapped.is_hidden |= is_refused(&error) && own.could_be_seen(entry);
                     }
-                    Err(Unread::TooMany) => return None,
+                    Err(UnreadMappings::TooMany) => return None,
                 }
             }
         }
@@ -252,23 +265,23 @@ impl Meter {
 
 /// The findings of one pass over mappings and descriptors.
 #[derive(Default)]
-struct Mapped {
+struct MappingTotals {
     /// The addresses that could be shared memory, of processes whose mappings cannot be read.
     unseen: u64,
     /// The kernel's memory for mappings.
     of_mappings: u64,
-    /// As [`Used::is_hidden`].
+    /// As [`MemoryUse::is_hidden`].
     is_hidden: bool,
 }
 
 /// Processes, each with the kernel's numbers about it.
-type Processes = Vec<(Entry, Own)>;
+type Processes = Vec<(ProcessEntry, ProcessMemory)>;
 
-fn private(own: &[(Entry, Own)]) -> u64 {
+fn private(own: &[(ProcessEntry, ProcessMemory)]) -> u64 {
     own.iter().map(|(_, own)| own.private).sum()
 }
 
-fn shares(own: &[(Entry, Own)]) -> u64 {
+fn shares(own: &[(ProcessEntry, ProcessMemory)]) -> u64 {
     own.iter().map(|(entry, own)| own.share(entry)).sum()
 }
 
@@ -312,7 +325,7 @@ fn once_each(own: Processes, share_memory: impl Fn(Pid, Pid) -> Option<bool>) ->
 
 /// The kernel's numbers about one process, in bytes.
 #[derive(Clone, Copy, Debug)]
-struct Own {
+struct ProcessMemory {
     /// Private pages in memory or swapped out, and page tables.
     private: u64,
     /// The part of `private` that no other process can share.
@@ -347,11 +360,11 @@ impl Rights {
     }
 }
 
-impl Own {
+impl ProcessMemory {
     /// The numbers of each of these processes, and the addresses of those that ended after they were listed.
     /// These may have handed memory on to processes that were not listed, shared memory without a page in
     /// their tables included.
-    fn of_each(processes: &[Entry]) -> (Processes, u64) {
+    fn of_each(processes: &[ProcessEntry]) -> (Processes, u64) {
         let (mut own, mut lost) = (Vec::new(), 0);
         for entry in processes {
             match Self::of(entry) {
@@ -363,7 +376,7 @@ impl Own {
     }
 
     /// `None` for a process that is gone, or has released its memory to end.
-    fn of(entry: &Entry) -> Option<Self> {
+    fn of(entry: &ProcessEntry) -> Option<Self> {
         let read = |folder: &Path| fs::read_to_string(folder.join("status")).ok();
         let number = entry.process.pid.as_raw_pid();
         let text = if entry.is_headless {
@@ -397,7 +410,7 @@ impl Own {
     /// Whether a refusal means that the process hides itself. The kernel refuses to show an ordinary user a
     /// process of other rights, such as a setuid program, in any case. A thread that may look at all
     /// processes (`CAP_SYS_PTRACE`) is refused by the machine only, never by the process's choice.
-    fn could_be_seen(&self, entry: &Entry) -> bool {
+    fn could_be_seen(&self, entry: &ProcessEntry) -> bool {
         let Some(mine) = fs::read_to_string("/proc/thread-self/status").ok().as_deref().and_then(Rights::of)
         else {
             return false;
@@ -415,7 +428,7 @@ impl Own {
 
     /// The private pages, with pages that several processes share divided among them. All of them if the
     /// kernel cannot be asked.
-    fn share(&self, entry: &Entry) -> u64 {
+    fn share(&self, entry: &ProcessEntry) -> u64 {
         if self.private < SMALL {
             return self.private;
         }

@@ -26,7 +26,7 @@ use crate::{
 
 /// The descriptors for a shell, ours and theirs.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub(crate) struct ShellStreams {
     ours: Ends,
     theirs: [OwnedFd; 7],
 }
@@ -45,13 +45,13 @@ pub(crate) struct Ends {
 
 /// A shell that was asked for.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedShell {
     pub(crate) ends: Ends,
     /// The command's init, once it has reported itself.
     pub(crate) init: Option<Process>,
 }
 
-impl Streams {
+impl ShellStreams {
     pub(crate) fn new(user: Option<ProcessUser>) -> Result<Self, ShellError> {
         Self::open(user).map_err(ShellError::channel)
     }
@@ -91,14 +91,14 @@ impl Streams {
 
     /// Asks a session for the shell. The last command must have ended: the shell starts with the state that
     /// it left.
-    pub(crate) fn send(self, control: BorrowedFd<'_>) -> Result<Prepared, ShellError> {
+    pub(crate) fn send(self, control: BorrowedFd<'_>) -> Result<PreparedShell, ShellError> {
         let handles: Vec<BorrowedFd<'_>> = self.theirs.iter().map(|handle| handle.as_fd()).collect();
         wire::send(control, &ToSession::Prepare, &handles).map_err(told)?;
-        Ok(Prepared { ends: self.ours, init: None })
+        Ok(PreparedShell { ends: self.ours, init: None })
     }
 }
 
-impl Prepared {
+impl PreparedShell {
     /// Whether the shell runs or is about to. If it was killed while it waited, or could not be started, it
     /// has run nothing, so another can replace it.
     pub(crate) fn is_usable(&mut self, session_init: Process) -> bool {

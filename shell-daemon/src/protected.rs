@@ -39,8 +39,8 @@ use portcullis_policy::ProtectedPaths;
 use rustix::fs::FileType;
 
 use self::{
-    budget::{Bounds, Budget},
-    mount::Mount,
+    budget::{Budget, ScanBounds},
+    mount::ScannedMount,
     seen::{TICK, file_time},
 };
 use crate::{
@@ -61,10 +61,10 @@ pub struct ProtectedFound {
 
 /// The protected paths of one session.
 #[derive(Debug)]
-pub(crate) struct Protected {
+pub(crate) struct ProtectedScanner {
     patterns: ProtectedPaths,
-    mounts: Vec<Mount>,
-    bounds: Bounds,
+    mounts: Vec<ScannedMount>,
+    bounds: ScanBounds,
 }
 
 /// The protected paths for a session's own file tree, as that tree names them.
@@ -76,19 +76,19 @@ pub(crate) struct ProtectedPlaces {
     pub(crate) fixed: Vec<PathBuf>,
 }
 
-impl Protected {
+impl ProtectedScanner {
     /// Scans for existing paths. Without patterns nothing is ever scanned.
     pub(crate) fn new(spec: &SessionSpec) -> Result<Self, ShellError> {
         Self::within(spec, USUAL_BOUNDS)
     }
 
-    fn within(spec: &SessionSpec, bounds: Bounds) -> Result<Self, ShellError> {
+    fn within(spec: &SessionSpec, bounds: ScanBounds) -> Result<Self, ShellError> {
         let mut this = Self { patterns: spec.protect.clone(), mounts: Vec::new(), bounds };
         if spec.protect.patterns().next().is_none() {
             return Ok(this);
         }
         for mount in spec.mounts.iter().filter(|mount| mount.access == PathAccess::Write) {
-            this.mounts.push(Mount::new(mount.name.clone(), open_mount(&mount.path)?));
+            this.mounts.push(ScannedMount::new(mount.name.clone(), open_mount(&mount.path)?));
         }
         this.look();
         Ok(this)
@@ -160,8 +160,8 @@ impl Protected {
     }
 }
 
-const USUAL_BOUNDS: Bounds =
-    Bounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_TIME };
+const USUAL_BOUNDS: ScanBounds =
+    ScanBounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_TIME };
 
 /// Between two reads of that clock, which ticks every 1 to 10 ms.
 const PAUSE: Duration = Duration::from_millis(1);

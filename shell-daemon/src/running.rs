@@ -16,7 +16,7 @@ use crate::{
     input::Feed,
     kill_stall::{Pace, StallDetector},
     limits::{LONGEST_KILL, PIPE_BYTES},
-    prepared::{Prepared, init_of, is_unread},
+    prepared::{PreparedShell, init_of, is_unread},
     tree::Process,
     watch::{Breach, CommandWatch, Watcher},
     wire::{self, FromCommand, ShellEnd},
@@ -24,16 +24,16 @@ use crate::{
 
 /// A piece of output, in the order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk<'a> {
+pub struct OutputChunk<'a> {
     /// The stream that it was written to.
-    pub stream: Stream,
+    pub stream: OutputStream,
     /// The bytes, which need not be text.
     pub bytes: &'a [u8],
 }
 
 /// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
@@ -104,7 +104,7 @@ impl Interruption {
 
 /// The outcome of a command.
 #[derive(Debug)]
-pub(crate) enum Finished {
+pub(crate) enum CommandOutcome {
     Ended(CommandEnd),
     /// Its shell was killed while it waited for the command. It has run nothing.
     NotBegun,
@@ -112,7 +112,7 @@ pub(crate) enum Finished {
 
 /// A command that has been started.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningCommand {
     /// Set once the command's init has reported itself.
     watch: Option<CommandWatch>,
     session_init: Process,
@@ -125,17 +125,17 @@ pub(crate) struct Running {
     output_bytes: u64,
 }
 
-impl Running {
+impl RunningCommand {
     /// Lets the command begin in a prepared shell.
     pub(crate) fn start(
-        prepared: Prepared,
+        prepared: PreparedShell,
         session_init: Process,
         watcher: &Watcher,
         request: &CommandRequest,
     ) -> Result<Self, ShellError> {
         let started = Instant::now();
         prepared.begin(request.workdir.as_deref().unwrap_or_default(), &request.command)?;
-        let Prepared { ends, init } = prepared;
+        let PreparedShell { ends, init } = prepared;
         Ok(Self {
             watch: init.map(|init| watcher.watch(init, request.max_processes)).transpose()?,
             session_init,
@@ -155,14 +155,14 @@ impl Running {
         request: &CommandRequest,
         watcher: &Watcher,
         background: &Background,
-        on_output: &mut dyn FnMut(Chunk<'_>),
-    ) -> Result<Finished, ShellError> {
+        on_output: &mut dyn FnMut(OutputChunk<'_>),
+    ) -> Result<CommandOutcome, ShellError> {
         let mut buffer = vec![0; PIPE_BYTES];
         let (end, completed) = self.run_to_end(request, watcher, &mut buffer, on_output)?;
         if completed == Completed::Yes && is_unread(&self.text) {
             // Retry only without streamed input: bytes that were taken from it cannot be given again.
             return if request.input.is_none() {
-                Ok(Finished::NotBegun)
+                Ok(CommandOutcome::NotBegun)
             } else {
                 Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
             };
@@ -178,7 +178,7 @@ impl Running {
             let is_whole = completed == Completed::Yes;
             background.drain(self.streams.into_iter().flatten().collect(), self.report, watch, is_whole)?;
         }
-        Ok(Finished::Ended(CommandEnd {
+        Ok(CommandOutcome::Ended(CommandEnd {
             ending: end.ending,
             completed,
             duration,
@@ -198,7 +198,7 @@ impl Running {
         request: &CommandRequest,
         watcher: &Watcher,
         buffer: &mut [u8],
-        on_output: &mut dyn FnMut(Chunk<'_>),
+        on_output: &mut dyn FnMut(OutputChunk<'_>),
     ) -> Result<(ShellEnd, Completed), ShellError> {
         let mut completed = Completed::Yes;
         let deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
@@ -220,7 +220,7 @@ impl Running {
             }
             if completed != Completed::Yes {
                 // Only the command's init is left. It reports the shell's end as soon as it gets a processor.
-                if killing.as_mut().is_some_and(|patience| patience.is_over(1, Pace::Still)) {
+                if killing.as_mut().is_some_and(|detector| detector.is_over(1, Pace::Still)) {
                     return Err(ShellError::SessionEnded);
                 }
                 // Kill again: the init may have started the shell after the last look.
@@ -259,7 +259,7 @@ impl Running {
         &mut self,
         request: &CommandRequest,
         buffer: &mut [u8],
-        on_output: &mut dyn FnMut(Chunk<'_>),
+        on_output: &mut dyn FnMut(OutputChunk<'_>),
     ) {
         for index in 0..self.streams.len() {
             let mut left = PIPE_BYTES;
@@ -274,7 +274,7 @@ impl Running {
 
     /// Waits for any event, at most until `deadline`. `request` is `None` while the command is being killed:
     /// a cancellation is not awaited then, and each wait is at most [`PAUSE`].
-    fn wait(&self, deadline: Instant, request: Option<&CommandRequest>) -> Result<Ready, ShellError> {
+    fn wait(&self, deadline: Instant, request: Option<&CommandRequest>) -> Result<ReadyStreams, ShellError> {
         let mut watched = vec![PollFd::new(&self.report, PollFlags::IN)];
         for stream in self.streams.iter().flatten() {
             watched.push(PollFd::new(stream, PollFlags::IN));
@@ -301,7 +301,7 @@ impl Running {
         }
         let mut ready = watched.iter().map(|one| !one.revents().is_empty());
         let mut next = |is_watched: bool| is_watched && ready.next().unwrap_or_default();
-        Ok(Ready {
+        Ok(ReadyStreams {
             report: next(true),
             streams: [next(self.streams[0].is_some()), next(self.streams[1].is_some())],
             stdin: (0..of_stdin).fold(false, |any, _| next(true) || any),
@@ -315,7 +315,7 @@ impl Running {
         index: usize,
         request: &CommandRequest,
         buffer: &mut [u8],
-        on_output: &mut dyn FnMut(Chunk<'_>),
+        on_output: &mut dyn FnMut(OutputChunk<'_>),
     ) -> usize {
         let Some(stream) = &self.streams[index] else { return 0 };
         let read = match rustix::io::read(stream, &mut *buffer) {
@@ -330,8 +330,8 @@ impl Running {
         self.output_bytes = self.output_bytes.saturating_add(read as u64);
         let handed_on = usize::try_from(room).map_or(read, |room| room.min(read));
         if handed_on > 0 {
-            let stream = if index == 0 { Stream::Stdout } else { Stream::Stderr };
-            on_output(Chunk { stream, bytes: &buffer[..handed_on] });
+            let stream = if index == 0 { OutputStream::Stdout } else { OutputStream::Stderr };
+            on_output(OutputChunk { stream, bytes: &buffer[..handed_on] });
         }
         read
     }
@@ -365,7 +365,7 @@ impl Running {
     }
 }
 
-struct Ready {
+struct ReadyStreams {
     report: bool,
     streams: [bool; 2],
     stdin: bool,

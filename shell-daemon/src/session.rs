@@ -16,20 +16,20 @@ use rustix::{
 };
 
 use crate::{
-    BackgroundOutput, Cancellation, Chunk, CommandEnd, CommandRequest, Completed, Ending, Interruption,
-    PostureChoice, SessionPosture, SessionSpec, ShellError, StateAfter, Stream,
+    BackgroundOutput, Cancellation, CommandEnd, CommandRequest, Completed, Ending, Interruption, OutputChunk,
+    OutputStream, PostureChoice, SessionPosture, SessionSpec, ShellError, StateAfter,
     background::Background,
     inside::ENTRY,
     kill_stall::{Pace, StallDetector},
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, LONGEST_KILL, SNAPSHOT_BYTES, START_TIME},
-    memory::{Descriptors, Meter},
-    prepared::{Prepared, Streams},
-    protected::Protected,
-    running::{Finished, Running},
+    memory::{DescriptorSearch, Meter},
+    prepared::{PreparedShell, ShellStreams},
+    protected::ProtectedScanner,
+    running::{CommandOutcome, RunningCommand},
     setup::setup,
     tree::{self, Process},
     watch::{SessionBounds, Watcher},
-    wire::{self, FromSession, Plan, Ready, Setup, ToSession},
+    wire::{self, FromSession, Plan, SessionReady, SessionSetup, ToSession},
 };
 
 /// A confined shell that keeps its state. Dropping it ends all its processes.
@@ -42,14 +42,14 @@ pub struct ShellSession {
     posture: SessionPosture,
     has_tree: bool,
     read_only: usize,
-    protected: Protected,
+    protected: ProtectedScanner,
     /// Removed by its drop, after all its processes have ended.
     _group: Option<ControlGroup>,
     user: Option<ProcessUser>,
     watcher: Watcher,
     background: Background,
     /// The shell for the next command; `None` if it could not be started ahead.
-    prepared: Option<Prepared>,
+    prepared: Option<PreparedShell>,
 }
 
 impl ShellSession {
@@ -82,7 +82,7 @@ impl ShellSession {
     }
 
     fn begin(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
-        let protected = Protected::new(spec)?;
+        let protected = ProtectedScanner::new(spec)?;
         let group = group(spec, &plan);
         let to_prove = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
             group.to_prove().map_err(|error| LayerStatus::Missing { reason: error.to_string() })
@@ -186,9 +186,9 @@ impl ShellSession {
         let (mut output, mut warnings) = (Vec::new(), Vec::new());
         // Warnings are collected apart: bash may complain before it does anything, such as of a locale that
         // is not installed.
-        let mut take = |chunk: Chunk<'_>| match chunk.stream {
-            Stream::Stdout => output.extend_from_slice(chunk.bytes),
-            Stream::Stderr => warnings.extend_from_slice(chunk.bytes),
+        let mut take = |chunk: OutputChunk<'_>| match chunk.stream {
+            OutputStream::Stdout => output.extend_from_slice(chunk.bytes),
+            OutputStream::Stderr => warnings.extend_from_slice(chunk.bytes),
         };
         let end = self.run(&request, &mut take).map_err(|error| match error {
             ShellError::NotStarted { reason } => unusable(reason),
@@ -231,20 +231,20 @@ impl ShellSession {
     pub fn run(
         &mut self,
         request: &CommandRequest,
-        on_output: &mut dyn FnMut(Chunk<'_>),
+        on_output: &mut dyn FnMut(OutputChunk<'_>),
     ) -> Result<CommandEnd, ShellError> {
         require_command(&request.command)?;
         require_command(request.workdir.as_deref().unwrap_or_default())?;
         self.background.require_room()?;
         let mut result = self.attempt(request, on_output);
-        if let Ok(Finished::NotBegun) = result {
+        if let Ok(CommandOutcome::NotBegun) = result {
             // Retry once. Only a shell that has waited for long is killed by others before its command
             // begins; this one is new.
             result = self.attempt(request, on_output);
         }
         let result = result.and_then(|finished| match finished {
-            Finished::Ended(end) => Ok(CommandEnd { protected: self.protected.look(), ..end }),
-            Finished::NotBegun => {
+            CommandOutcome::Ended(end) => Ok(CommandEnd { protected: self.protected.look(), ..end }),
+            CommandOutcome::NotBegun => {
                 Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
             }
         });
@@ -260,18 +260,18 @@ impl ShellSession {
     fn attempt(
         &mut self,
         request: &CommandRequest,
-        on_output: &mut dyn FnMut(Chunk<'_>),
-    ) -> Result<Finished, ShellError> {
+        on_output: &mut dyn FnMut(OutputChunk<'_>),
+    ) -> Result<CommandOutcome, ShellError> {
         let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?.as_fd();
         let mut waiting = self.prepared.take();
         if waiting.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {
             waiting = None;
         }
         let prepared = waiting.map_or_else(|| prepare(control, self.user), Ok)?;
-        let running = Running::start(prepared, self.session_init, &self.watcher, request)?;
+        let running = RunningCommand::start(prepared, self.session_init, &self.watcher, request)?;
         // Make the next shell's pipes while the command runs; the shell itself starts once the command's
         // state is known.
-        let streams = Streams::new(self.user);
+        let streams = ShellStreams::new(self.user);
         let finished = running.finish(request, &self.watcher, &self.background, on_output)?;
         self.prepared = streams.and_then(|streams| streams.send(control)).ok();
         Ok(finished)
@@ -311,7 +311,7 @@ impl Drop for ShellSession {
 /// descriptors need not be searched for them.
 fn watcher(spec: &SessionSpec, posture: &ProcessPosture, user: Option<ProcessUser>) -> io::Result<Watcher> {
     let has_filter = matches!(posture.layer(Layer::Seccomp), Some(LayerStatus::Enforced));
-    let meter = Meter::new(if has_filter { Descriptors::Unneeded } else { Descriptors::Looked })?;
+    let meter = Meter::new(if has_filter { DescriptorSearch::Unneeded } else { DescriptorSearch::Looked })?;
     let session = spec.group.map(|group| SessionBounds {
         threads: usize::try_from(group.processes).unwrap_or(usize::MAX),
         memory_bytes: group.memory_bytes,
@@ -320,8 +320,8 @@ fn watcher(spec: &SessionSpec, posture: &ProcessPosture, user: Option<ProcessUse
 }
 
 /// Asks for a shell. An error at its start comes with its report.
-fn prepare(control: BorrowedFd<'_>, user: Option<ProcessUser>) -> Result<Prepared, ShellError> {
-    Streams::new(user).and_then(|streams| streams.send(control))
+fn prepare(control: BorrowedFd<'_>, user: Option<ProcessUser>) -> Result<PreparedShell, ShellError> {
+    ShellStreams::new(user).and_then(|streams| streams.send(control))
 }
 
 fn leaves_session(error: &ShellError) -> bool {
@@ -362,7 +362,11 @@ fn group(spec: &SessionSpec, plan: &Plan) -> Result<ControlGroup, LayerStatus> {
 }
 
 /// Sends the setup, and receives the session's answer and process number.
-fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(Pid, Ready), ShellError> {
+fn introduce(
+    control: &OwnedFd,
+    setup: &SessionSetup,
+    handles: &[OwnedFd],
+) -> Result<(Pid, SessionReady), ShellError> {
     let handles: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
     wire::send(control.as_fd(), &ToSession::Setup(Box::new(setup.clone())), &handles)
         .map_err(ShellError::channel)?;
@@ -388,7 +392,7 @@ fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(P
 /// Waits for a guard whose control socket is closed, as long as the number of its survivors falls.
 fn bury(guard: &mut Child) -> Result<(), ShellError> {
     let process = number_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
-    let mut patience = StallDetector::new(LONGEST_KILL);
+    let mut detector = StallDetector::new(LONGEST_KILL);
     let mut waits: u32 = 0;
     loop {
         match guard.try_wait() {
@@ -401,7 +405,7 @@ fn bury(guard: &mut Child) -> Result<(), ShellError> {
         waits += 1;
         if waits.is_multiple_of(WAITS_FOR_A_LOOK) {
             let (left, pace) = process.map_or(Ok((0, Pace::Still)), tree::left_below)?;
-            if patience.is_over(left, pace) {
+            if detector.is_over(left, pace) {
                 // The guard goes on killing. It must not be killed: no other process would do its work.
                 return Err(ShellError::NotKilled { left: left + 1 });
             }

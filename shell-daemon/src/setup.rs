@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use portcullis_confine::{Apart, GroupProof, LayerStatus, PathAccess, ProcessUser};
+use portcullis_confine::{GroupProof, LayerStatus, PathAccess, ProcessUser, SeparateUser};
 use rustix::{
     fs::{Mode, OFlags},
     thread::CapabilitySet,
@@ -17,7 +17,7 @@ use rustix::{
 use crate::{
     SessionMount, SessionSpec, ShellError,
     protected::ProtectedPlaces,
-    wire::{Plan, Setup, SetupPath},
+    wire::{Plan, SessionSetup, SetupPath},
 };
 
 /// Makes the setup message and its handles: the canary's first, then one for each path, then that of the
@@ -27,7 +27,7 @@ pub(crate) fn setup(
     plan: Plan,
     protected: ProtectedPlaces,
     group: Result<(OwnedFd, GroupProof), LayerStatus>,
-) -> Result<(Setup, Vec<OwnedFd>), ShellError> {
+) -> Result<(SessionSetup, Vec<OwnedFd>), ShellError> {
     let canary = spec.canary.state_dir().try_clone_to_owned();
     let mut handles = vec![canary.map_err(|source| ShellError::Start { source })?];
     let mut paths = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn setup(
         handles.push(handle);
         proof
     });
-    let setup = Setup {
+    let setup = SessionSetup {
         user,
         apart,
         group,
@@ -93,7 +93,7 @@ fn require_name(mount: &SessionMount) -> Result<(), ShellError> {
 /// for a file tree that shows the files as that user's. Root itself is no choice: without capabilities it is
 /// a stranger in another user's workspace, and its new files would be root's. `None` where this process is
 /// not root, or lacks the capabilities to change its user and kill it afterwards.
-fn users(home: &Path) -> Result<(Option<ProcessUser>, Option<Apart>), ShellError> {
+fn users(home: &Path) -> Result<(Option<ProcessUser>, Option<SeparateUser>), ShellError> {
     let open_error = |source| ShellError::MountOpen { path: home.to_owned(), source };
     let owner = rustix::fs::stat(home).map_err(|errno| open_error(errno.into()))?;
     let owner = ProcessUser { uid: owner.st_uid, gid: owner.st_gid };
@@ -104,7 +104,7 @@ fn users(home: &Path) -> Result<(Option<ProcessUser>, Option<Apart>), ShellError
         return Ok((None, None));
     }
     let other = next_user();
-    let apart = Apart { owner, other: ProcessUser { uid: other, gid: other } };
+    let apart = SeparateUser { owner, other: ProcessUser { uid: other, gid: other } };
     let is_higher = owner.uid < other && owner.gid < other;
     Ok(((owner.uid != 0).then_some(owner), is_higher.then_some(apart)))
 }

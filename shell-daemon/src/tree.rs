@@ -16,7 +16,7 @@ use std::{
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-pub(crate) use self::table::{Entry, Table, near_below, thread_number, threads};
+pub(crate) use self::table::{ProcessEntry, Table, near_below, thread_number, threads};
 use self::table::{children, entry};
 use crate::{
     ShellError,
@@ -99,7 +99,7 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
         Some(known) => known,
         None => Table::read()?.below(root),
     };
-    let stopped = Stopped::at_once(root, &known.living, Instant::now() + time);
+    let stopped = StoppedProcesses::at_once(root, &known.living, Instant::now() + time);
     let look = || {
         let living = Table::read()?.below(root).living;
         Ok(living.iter().map(Target::of).collect())
@@ -127,7 +127,7 @@ struct Target<P> {
 }
 
 impl Target<Process> {
-    fn of(entry: &Entry) -> Self {
+    fn of(entry: &ProcessEntry) -> Self {
         Self { process: entry.process, is_stopped: entry.is_stopped, is_running: entry.is_running }
     }
 }
@@ -154,13 +154,13 @@ fn kill_all<P: Copy + Eq + Hash>(
             continue;
         }
         empty_looks = 0;
-        if killing.as_mut().is_some_and(|patience| patience.is_over(found.len(), pace(&found))) {
+        if killing.as_mut().is_some_and(|detector| detector.is_over(found.len(), pace(&found))) {
             return Err(ShellError::NotKilled { left: found.len() });
         }
         // A stopped process starts no others, so kill only when a look finds no new one: otherwise a bomb
         // could grow as fast as it is killed. A process that runs although it was stopped is killed at once:
         // something continues it, and a kill cannot be undone.
-        let mut patience = stopping.anew();
+        let mut detector = stopping.anew();
         let mut stopped = HashSet::new();
         loop {
             for target in &found {
@@ -172,7 +172,7 @@ fn kill_all<P: Copy + Eq + Hash>(
             }
             found = look()?;
             let has_all = found.iter().all(|target| stopped.contains(&target.process));
-            if has_all || patience.is_over(found.len(), Pace::Still) || Instant::now() >= last_stop {
+            if has_all || detector.is_over(found.len(), Pace::Still) || Instant::now() >= last_stop {
                 break;
             }
         }
@@ -201,9 +201,9 @@ pub(crate) fn left_below(root: Process) -> Result<(usize, Pace), ShellError> {
 
 /// The processes below one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Below {
+pub(crate) struct ProcessesBelow {
     /// All living ones, each after its parent.
-    pub(crate) living: Vec<Entry>,
+    pub(crate) living: Vec<ProcessEntry>,
     /// The number of zombies: each takes a process number and an entry in the kernel's list.
     pub(crate) ended: usize,
     /// New processes came all the time while these were listed, so there may be others. One that ends hands
@@ -211,7 +211,7 @@ pub(crate) struct Below {
     pub(crate) has_gap: bool,
 }
 
-impl Below {
+impl ProcessesBelow {
     /// The number of processes, zombies included.
     pub(crate) fn count(&self) -> usize {
         self.living.len() + self.ended
@@ -222,24 +222,24 @@ impl Below {
         self.ended + self.living.iter().map(|entry| entry.threads).sum::<usize>()
     }
 
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, entry: ProcessEntry) {
         if entry.ended { self.ended += 1 } else { self.living.push(entry) }
     }
 }
 
 /// Everything below one process, stopped.
 #[derive(Debug)]
-pub(crate) struct Frozen {
+pub(crate) struct FrozenTree {
     /// The processes that the last look found.
-    pub(crate) below: Below,
+    pub(crate) below: ProcessesBelow,
     /// A process went on although it was stopped, so `below` is no count of stopped processes.
     pub(crate) goes_on: bool,
-    stopped: Stopped,
+    stopped: StoppedProcesses,
 }
 
 /// The processes that were stopped.
 #[derive(Debug, Default)]
-struct Stopped {
+struct StoppedProcesses {
     /// Whether each process ran before. One that the command itself had stopped is not continued.
     ran: HashMap<Process, bool>,
     groups: HashSet<Pid>,
@@ -261,12 +261,12 @@ struct Stopped {
 /// [`ShellError::Processes`] without `/proc`.
 pub(crate) fn freeze(
     root: Process,
-    known: &[Entry],
+    known: &[ProcessEntry],
     most: usize,
     time: Duration,
-) -> Result<Frozen, ShellError> {
+) -> Result<FrozenTree, ShellError> {
     let deadline = Instant::now() + time;
-    let mut stopped = Stopped::at_once(root, known, deadline);
+    let mut stopped = StoppedProcesses::at_once(root, known, deadline);
     let mut continued = HashSet::new();
     loop {
         let below = Table::read()?.below(root);
@@ -283,15 +283,15 @@ pub(crate) fn freeze(
             }
         }
         if !is_new || goes_on || below.count() > most || Instant::now() >= deadline {
-            return Ok(Frozen { below, goes_on, stopped });
+            return Ok(FrozenTree { below, goes_on, stopped });
         }
         stopped.chase_all(root, deadline);
     }
 }
 
-impl Stopped {
+impl StoppedProcesses {
     /// Stops the known processes below `root`, and those that they started meanwhile.
-    fn at_once(root: Process, known: &[Entry], deadline: Instant) -> Self {
+    fn at_once(root: Process, known: &[ProcessEntry], deadline: Instant) -> Self {
         let mut stopped = Self::default();
         let Some(above) = entry(root.pid).filter(|above| above.process == root) else { return stopped };
         for entry in known {
@@ -320,7 +320,7 @@ impl Stopped {
     }
 
     /// Stops a process unless it was stopped before; returns whether it is new.
-    fn take(&mut self, entry: &Entry) -> bool {
+    fn take(&mut self, entry: &ProcessEntry) -> bool {
         if self.ran.contains_key(&entry.process) {
             return false;
         }
@@ -333,7 +333,7 @@ impl Stopped {
 
     /// Walks down from `above` and stops each process that it finds; returns whether there was a new one.
     /// Finds none where the kernel keeps no lists of children.
-    fn chase(&mut self, above: Entry) -> bool {
+    fn chase(&mut self, above: ProcessEntry) -> bool {
         let mut is_new = false;
         let mut seen = HashSet::new();
         let mut parents = vec![above];
@@ -351,10 +351,10 @@ impl Stopped {
     }
 }
 
-impl Frozen {
+impl FrozenTree {
     /// Continues the processes that ran before.
     pub(crate) fn thaw(self) {
-        let Stopped { ran, groups, stands: _ } = self.stopped;
+        let StoppedProcesses { ran, groups, stands: _ } = self.stopped;
         // Children before parents: a running parent would see its children stopped, and a shell with job
         // control would go on with its script.
         let listed = self.below.living.iter().rev().map(|entry| entry.process);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_cannot_end_is_given_up() {
+    fn kill_gives_up_on_unkillable_processes() {
         let result = killed(std::iter::repeat(3));
         assert!(matches!(result, Err(ShellError::NotKilled { left: 3 })), "{result:?}");
         // The same if the number goes up and down, or grows for ever.
@@ -445,7 +445,7 @@ mod tests {
 
     /// A process that continues is killed before the rest is found.
     #[test]
-    fn what_continues_itself_is_killed_at_once() {
+    fn process_that_continues_itself_is_killed_at_once() {
         let killed = std::cell::RefCell::new(HashSet::new());
         let mut looks = 0;
         let look = || {
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_dies_and_what_is_beside_lives() {
+    fn descendants_die_and_siblings_live() {
         let (mut beside, _) = sleeper();
         let (mut root, pid) = sleeper();
         let process = Process::child_of(rustix::process::getpid(), pid).unwrap();

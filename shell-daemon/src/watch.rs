@@ -26,7 +26,7 @@ use std::{
 use portcullis_confine::ProcessUser;
 use rustix::event::EventfdFlags;
 
-use self::watched::Watched;
+use self::watched::WatchedCommand;
 use crate::{
     ShellError,
     limits::KILL_TIME,
@@ -36,7 +36,7 @@ use crate::{
 
 /// Limits of one command and its jobs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct CommandBounds {
     pub(crate) processes: usize,
     pub(crate) memory_bytes: u64,
 }
@@ -63,7 +63,7 @@ pub(crate) enum Breach {
 /// The thread that watches the commands of one session. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWatch>,
     memory_bytes: u64,
 }
 
@@ -72,18 +72,18 @@ pub(crate) struct Watcher {
 pub(crate) struct CommandWatch {
     root: Process,
     told: Arc<BreachSignal>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedWatch>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedWatch {
+    state: Mutex<WatchState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    commands: Vec<Watched>,
+struct WatchState {
+    commands: Vec<WatchedCommand>,
     is_over: bool,
 }
 
@@ -114,7 +114,7 @@ impl Watcher {
         user: Option<ProcessUser>,
         meter: Meter,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedWatch::default());
         let theirs = Arc::clone(&shared);
         thread::Builder::new().name("shell-watch".to_owned()).spawn(move || {
             // Realtime priority, where permitted: a bomb would leave the watch too little of the processors
@@ -138,8 +138,8 @@ impl Watcher {
             .map_err(ShellError::channel)?;
         let told =
             Arc::new(BreachSignal { breach: OnceLock::new(), wake, is_forgotten: AtomicBool::new(false) });
-        let bounds = Bounds { processes, memory_bytes: self.memory_bytes };
-        self.shared.lock().commands.push(Watched::new(root, bounds, Arc::clone(&told)));
+        let bounds = CommandBounds { processes, memory_bytes: self.memory_bytes };
+        self.shared.lock().commands.push(WatchedCommand::new(root, bounds, Arc::clone(&told)));
         self.shared.changed.notify_one();
         Ok(CommandWatch { root, told, shared: Arc::clone(&self.shared) })
     }
@@ -184,8 +184,8 @@ impl Drop for CommandWatch {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedWatch {
+    fn lock(&self) -> MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,14 +208,14 @@ impl Shared {
     }
 
     /// Waits until looks are due; `None` at the end.
-    fn due(&self) -> Option<Vec<Watched>> {
+    fn due(&self) -> Option<Vec<WatchedCommand>> {
         let mut state = self.lock();
         loop {
             if state.is_over {
                 return None;
             }
             let now = Instant::now();
-            let due: Vec<Watched> =
+            let due: Vec<WatchedCommand> =
                 state.commands.iter().filter(|watched| watched.next <= now).cloned().collect();
             if !due.is_empty() {
                 return Some(due);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use portcullis_confine::{
-    Apart, GroupProof, Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser,
+    GroupProof, Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser, SeparateUser,
 };
 use rustix::{
     net::{
@@ -29,7 +29,7 @@ use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 pub(crate) enum ToSession {
     /// How the session confines itself. Descriptors: the state folder of the canary, then one for each path,
     /// then that of the control group if there is one.
-    Setup(Box<Setup>),
+    Setup(Box<SessionSetup>),
     /// Start a shell for the next command. Descriptors: a memory file for the command's text, standard input,
     /// output and error, the report socket, a pipe that brings a line when the command begins, and a memory
     /// file for the state that the command leaves.
@@ -38,7 +38,7 @@ pub(crate) enum ToSession {
 
 /// The setup of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Setup {
+pub(crate) struct SessionSetup {
     /// The mounts first, then the system's folders and devices.
     pub(crate) paths: Vec<SetupPath>,
     /// The names of the mounts.
@@ -51,7 +51,7 @@ pub(crate) struct Setup {
     /// the last one.
     pub(crate) group: Result<GroupProof, LayerStatus>,
     /// The separate user of a session with its own file tree.
-    pub(crate) apart: Option<Apart>,
+    pub(crate) apart: Option<SeparateUser>,
     /// Variables besides those that every session has.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) plan: Plan,
@@ -89,7 +89,7 @@ pub(crate) enum Plan {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromSession {
     /// The session is confined and has proved it.
-    Ready(Ready),
+    Ready(SessionReady),
     /// The session could not confine itself, and ends.
     Refused {
         reason: String,
@@ -100,7 +100,7 @@ pub(crate) enum FromSession {
 
 /// A session that is confined.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Ready {
+pub(crate) struct SessionReady {
     pub(crate) posture: ProcessPosture,
     /// Whether it has its own file tree, with the mounts at `/NAME`.
     pub(crate) has_tree: bool,
@@ -190,7 +190,7 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
 
 /// A message on the daemon's end.
 #[derive(Debug)]
-pub(crate) struct Received<T> {
+pub(crate) struct ReceivedMessage<T> {
     pub(crate) message: T,
     pub(crate) handles: Vec<OwnedFd>,
     /// The sender's process number in the receiver's process namespace; in its own namespace it has another
@@ -199,7 +199,9 @@ pub(crate) struct Received<T> {
 }
 
 /// Like [`receive`], with the sender.
-pub(crate) fn receive_from<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<Received<T>>> {
+pub(crate) fn receive_from<T: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+) -> io::Result<Option<ReceivedMessage<T>>> {
     // Allocate for this message, not for the largest one: a process that has just been forked would pay for
     // each page.
     let peeked = rustix::io::retry_on_intr(|| {
@@ -240,7 +242,7 @@ pub(crate) fn receive_from<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::R
         return Err(io::Error::other("the message was cut"));
     }
     let message = serde_json::from_slice(&text[..received.bytes])?;
-    Ok(Some(Received { message, handles, sender }))
+    Ok(Some(ReceivedMessage { message, handles, sender }))
 }
 
 #[cfg(test)]
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_not_sent() {
+    fn oversized_message_is_not_sent() {
         let (ours, theirs) = pair().unwrap();
         let refused = FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES), by_namespaces: false };
         assert!(send(ours.as_fd(), &refused, &[]).is_err());

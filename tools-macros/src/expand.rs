@@ -10,7 +10,7 @@ use syn::{Attribute, ReturnType, Type, parse_quote_spanned, spanned::Spanned};
 use crate::{
     kind::Shape,
     literal::Literal,
-    model::{Argument, Default, Model, Names, Param},
+    model::{CompanionNames, Default, Model, Param, ToolArgument},
     parse::Parsed,
     spec, undocumented,
 };
@@ -18,7 +18,7 @@ use crate::{
 /// The function and its companions.
 pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> TokenStream {
     let Parsed { mut item, .. } = parsed;
-    let names = Names::of(&item.sig);
+    let names = CompanionNames::of(&item.sig);
     let spec = spec::spec(facade, &names, &item.sig.output, model);
     let defaults = defaults(facade, &names, &item.attrs, model);
     let warning = undocumented::warning(&mut item, model);
@@ -39,7 +39,7 @@ pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> Tok
 }
 
 /// The defaults that are expressions, each compiled once: schema and decoding call the same function.
-fn defaults(facade: &TokenStream, names: &Names, attrs: &[Attribute], model: &Model) -> TokenStream {
+fn defaults(facade: &TokenStream, names: &CompanionNames, attrs: &[Attribute], model: &Model) -> TokenStream {
     let functions: Vec<TokenStream> = model
         .arguments()
         .enumerate()
@@ -51,7 +51,7 @@ fn defaults(facade: &TokenStream, names: &Names, attrs: &[Attribute], model: &Mo
                 }
                 Default::Expr(expr) => quote!(#expr),
             };
-            let name = Names::default_function(index);
+            let name = CompanionNames::default_function(index);
             let ty = argument.shape.value.path(facade);
             Some(quote!(fn #name() -> #ty { #value }))
         })
@@ -86,13 +86,13 @@ fn needs_errors_section(output: &ReturnType, model: &Model) -> bool {
 /// facade's `forward_to_declared!` writes those that are the same for every tool.
 pub(crate) fn companions(
     facade: &TokenStream,
-    names: &Names,
+    names: &CompanionNames,
     vis: &syn::Visibility,
     attrs: &[Attribute],
     spec: &TokenStream,
     body: &TokenStream,
 ) -> TokenStream {
-    let Names { function, structure, constructor, function_decl, declaration, meta } = names;
+    let CompanionNames { function, structure, constructor, function_decl, declaration, meta } = names;
     let cfgs: Vec<&Attribute> = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
     let docs = format!("The tool made of the function `{function}`.");
     quote! {
@@ -132,7 +132,7 @@ pub(crate) fn companions(
 }
 
 /// Decodes the arguments, calls the function, converts its result.
-fn body(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model) -> TokenStream {
+fn body(facade: &TokenStream, names: &CompanionNames, output: &ReturnType, model: &Model) -> TokenStream {
     let function = &names.function;
     let mut arguments = Vec::new();
     let mut passed = Vec::new();
@@ -207,7 +207,12 @@ fn convert(facade: &TokenStream, function: &Ident, passed: &[TokenStream], span:
     }
 }
 
-fn decode(facade: &TokenStream, names: &Names, index: usize, argument: &Argument) -> TokenStream {
+fn decode(
+    facade: &TokenStream,
+    names: &CompanionNames,
+    index: usize,
+    argument: &ToolArgument,
+) -> TokenStream {
     let optional = argument.shape.optional;
     let Some(primitive) = argument.shape.primitive() else {
         let ty = argument.shape.value.path(facade);
@@ -217,7 +222,7 @@ fn decode(facade: &TokenStream, names: &Names, index: usize, argument: &Argument
         return match &argument.default {
             Some(_) => {
                 let structure = &names.structure;
-                let default = Names::default_function(index);
+                let default = CompanionNames::default_function(index);
                 quote!(__portcullis_fields.defaulted_by(#index, #decoder, #structure::#default))
             }
             None if optional => quote!(__portcullis_fields.optional_by(#index, #decoder)),

@@ -5,13 +5,13 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{FnArg, ItemFn, Pat, parse_quote};
 
-use crate::{errors::Errors, expand, kind, model::Names, parse::Parsed};
+use crate::{errors::Errors, expand, kind, model::CompanionNames, parse::Parsed};
 
 /// The mistakes, the function and its stubs.
 pub(crate) fn fallback(facade: &TokenStream, parsed: Parsed, errors: Errors) -> TokenStream {
     let Parsed { mut item, receiver, .. } = parsed;
     // From the signature as written, since other code refers to the stubs by these names.
-    let names = Names::of(&item.sig);
+    let names = CompanionNames::of(&item.sig);
     // These mistakes are reported already; the compiler would report them again.
     item.sig.constness = None;
     item.sig.variadic = None;

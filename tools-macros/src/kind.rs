@@ -13,7 +13,7 @@ use syn::{
 };
 
 /// The kind of a parameter.
-pub(crate) enum Kind {
+pub(crate) enum ParameterKind {
     /// A value from the arguments.
     Value(Shape),
     /// The call's context; not part of the schema.
@@ -33,7 +33,7 @@ pub(crate) struct Shape {
 /// The value within `Option` and `&`.
 #[derive(Clone)]
 pub(crate) enum Value {
-    Primitive(Primitive),
+    Primitive(JsonPrimitive),
     /// Any JSON.
     Any,
     /// `Vec<T>`.
@@ -51,7 +51,7 @@ pub(crate) enum Value {
 
 /// The primitive types of JSON.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Primitive {
+pub(crate) enum JsonPrimitive {
     String,
     Bool,
     Integer(Integer),
@@ -75,7 +75,7 @@ impl Shape {
     }
 
     /// The primitive, if the value is one.
-    pub(crate) fn primitive(&self) -> Option<Primitive> {
+    pub(crate) fn primitive(&self) -> Option<JsonPrimitive> {
         match self.value {
             Value::Primitive(primitive) => Some(primitive),
             _ => None,
@@ -115,7 +115,7 @@ impl Value {
     }
 }
 
-impl Primitive {
+impl JsonPrimitive {
     /// The type by a path that no name in scope can shadow.
     pub(crate) fn path(self) -> TokenStream {
         match self {
@@ -130,16 +130,16 @@ impl Primitive {
 }
 
 /// Recognises a parameter's type.
-pub(crate) fn classify(ty: &Type) -> syn::Result<Kind> {
+pub(crate) fn classify(ty: &Type) -> syn::Result<ParameterKind> {
     match ty {
         Type::Group(group) => classify(&group.elem),
         Type::Paren(paren) => classify(&paren.elem),
         Type::Reference(reference) => classify_reference(reference),
         Type::Path(_) => match last_segment(ty) {
             Some(segment) if segment.ident == "Option" => classify_option(segment, ty),
-            _ => value(ty).map(Shape::of).map(Kind::Value),
+            _ => value(ty).map(Shape::of).map(ParameterKind::Value),
         },
-        _ => value(ty).map(Shape::of).map(Kind::Value),
+        _ => value(ty).map(Shape::of).map(ParameterKind::Value),
     }
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn is_unfinished(ty: &Type) -> bool {
 
 const SUPPORTED: &str = "a parameter is a text, a number, a `bool`, a list, tuple or map of these, a type with `#[portcullis_sdk::args]`, an `Option` of one of them, or `&ToolContext`";
 
-fn classify_reference(reference: &TypeReference) -> syn::Result<Kind> {
+fn classify_reference(reference: &TypeReference) -> syn::Result<ParameterKind> {
     let written = Type::Reference(reference.clone());
     let Some(name) = last_segment(&reference.elem).map(|segment| segment.ident.to_string()) else {
         return Err(refusal(
@@ -190,12 +190,12 @@ fn classify_reference(reference: &TypeReference) -> syn::Result<Kind> {
     };
     let plain = reference.lifetime.is_none() && reference.mutability.is_none();
     match name.as_str() {
-        "str" if plain => Ok(Kind::Value(Shape {
-            value: Value::Primitive(Primitive::String),
+        "str" if plain => Ok(ParameterKind::Value(Shape {
+            value: Value::Primitive(JsonPrimitive::String),
             optional: false,
             borrowed: true,
         })),
-        "ToolContext" if plain => Ok(Kind::Context),
+        "ToolContext" if plain => Ok(ParameterKind::Context),
         "str" | "String" => Err(refusal(&written, &unsupported(&written), "write `&str` or `String`")),
         "ToolContext" => Err(refusal(&written, &unsupported(&written), "write `&ToolContext`")),
         "Path" | "PathBuf" | "OsStr" | "OsString" => Err(path_refusal(&written)),
@@ -216,16 +216,16 @@ fn by_value(elem: &Type) -> String {
     }
 }
 
-fn classify_option(segment: &PathSegment, ty: &Type) -> syn::Result<Kind> {
+fn classify_option(segment: &PathSegment, ty: &Type) -> syn::Result<ParameterKind> {
     let [inner] = arguments(segment)[..] else {
         return Err(refusal(ty, "`Option` needs its type", "write `Option<String>`, for example"));
     };
     match classify(inner)? {
-        Kind::Value(shape) if shape.optional => {
+        ParameterKind::Value(shape) if shape.optional => {
             Err(refusal(ty, "an absent value and a null are the same", "write one `Option`"))
         }
-        Kind::Value(shape) => Ok(Kind::Value(Shape { optional: true, ..shape })),
-        Kind::Context => Err(refusal(ty, "the context is always there", "write `&ToolContext`")),
+        ParameterKind::Value(shape) => Ok(ParameterKind::Value(Shape { optional: true, ..shape })),
+        ParameterKind::Context => Err(refusal(ty, "the context is always there", "write `&ToolContext`")),
     }
 }
 
@@ -301,7 +301,7 @@ fn of_path(path: &TypePath, ty: &Type) -> syn::Result<Value> {
 
 fn map(name: &'static str, keys: &Type, values: &Type) -> syn::Result<Value> {
     match value(keys)? {
-        Value::Primitive(Primitive::String) => Ok(Value::Map(name, Box::new(value(values)?))),
+        Value::Primitive(JsonPrimitive::String) => Ok(Value::Map(name, Box::new(value(values)?))),
         _ => Err(refusal(keys, "the keys of a JSON object are texts", "write `String`")),
     }
 }
@@ -345,11 +345,11 @@ fn last_segment(ty: &Type) -> Option<&PathSegment> {
     }
 }
 
-fn primitive(name: &str) -> Option<Primitive> {
+fn primitive(name: &str) -> Option<JsonPrimitive> {
     macro_rules! integers {
         ($($ty:ident),*) => {
             match name {
-                $(stringify!($ty) => Some(Primitive::Integer(Integer {
+                $(stringify!($ty) => Some(JsonPrimitive::Integer(Integer {
                     name: stringify!($ty),
                     min: i128::try_from($ty::MIN).unwrap_or(i128::MIN),
                     max: i128::try_from($ty::MAX).unwrap_or(i128::MAX),
@@ -359,15 +359,17 @@ fn primitive(name: &str) -> Option<Primitive> {
         };
     }
     match name {
-        "String" => Some(Primitive::String),
-        "bool" => Some(Primitive::Bool),
-        "f32" => Some(Primitive::Float("f32")),
-        "f64" => Some(Primitive::Float("f64")),
+        "String" => Some(JsonPrimitive::String),
+        "bool" => Some(JsonPrimitive::Bool),
+        "f32" => Some(JsonPrimitive::Float("f32")),
+        "f64" => Some(JsonPrimitive::Float("f64")),
         // A guest's `usize` has 32 bits, its host's 64; a literal must fit both.
-        "usize" => Some(Primitive::Integer(Integer { name: "usize", min: 0, max: u32::MAX.into() })),
-        "isize" => {
-            Some(Primitive::Integer(Integer { name: "isize", min: i32::MIN.into(), max: i32::MAX.into() }))
-        }
+        "usize" => Some(JsonPrimitive::Integer(Integer { name: "usize", min: 0, max: u32::MAX.into() })),
+        "isize" => Some(JsonPrimitive::Integer(Integer {
+            name: "isize",
+            min: i32::MIN.into(),
+            max: i32::MAX.into(),
+        })),
         _ => integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64, u128),
     }
 }

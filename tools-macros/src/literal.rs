@@ -2,7 +2,7 @@
 
 use syn::{Expr, ExprLit, ExprUnary, Lit, UnOp};
 
-use crate::kind::{Integer, Primitive};
+use crate::kind::{Integer, JsonPrimitive};
 
 /// A checked literal.
 #[derive(Clone, PartialEq)]
@@ -39,28 +39,28 @@ impl std::fmt::Display for Literal {
 const SCHEMA_RANGE: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
 
 /// Reads a default or a bound for a parameter of this type.
-pub(crate) fn of_type(expr: &Expr, primitive: Primitive) -> syn::Result<Literal> {
+pub(crate) fn of_type(expr: &Expr, primitive: JsonPrimitive) -> syn::Result<Literal> {
     match primitive {
-        Primitive::String => match literal(expr) {
+        JsonPrimitive::String => match literal(expr) {
             Some((Lit::Str(text), false)) => Ok(Literal::String(text.value())),
             _ => Err(mismatch(expr, "a string, such as `default = \"text\"`")),
         },
-        Primitive::Bool => match literal(expr) {
+        JsonPrimitive::Bool => match literal(expr) {
             Some((Lit::Bool(value), false)) => Ok(Literal::Bool(value.value)),
             _ => Err(mismatch(expr, "`default = true` or `default = false`")),
         },
-        Primitive::Integer(kind) => integer(expr, kind).map(Literal::Integer),
-        Primitive::Float(name) => float(expr, name).map(Literal::Float),
+        JsonPrimitive::Integer(kind) => integer(expr, kind).map(Literal::Integer),
+        JsonPrimitive::Float(name) => float(expr, name).map(Literal::Float),
     }
 }
 
 /// The type's own default.
-pub(crate) fn own(primitive: Primitive) -> Literal {
+pub(crate) fn own(primitive: JsonPrimitive) -> Literal {
     match primitive {
-        Primitive::String => Literal::String(String::new()),
-        Primitive::Bool => Literal::Bool(false),
-        Primitive::Integer(_) => Literal::Integer(0),
-        Primitive::Float(_) => Literal::Float(0.0),
+        JsonPrimitive::String => Literal::String(String::new()),
+        JsonPrimitive::Bool => Literal::Bool(false),
+        JsonPrimitive::Integer(_) => Literal::Integer(0),
+        JsonPrimitive::Float(_) => Literal::Float(0.0),
     }
 }
 

@@ -19,14 +19,14 @@ pub(crate) struct Model {
     pub(crate) deny_unknown: bool,
     /// Whether the function's future stays on the thread that made it.
     pub(crate) local: bool,
-    pub(crate) hints: Hints,
+    pub(crate) hints: ToolHints,
     /// The function's parameters in order, including the context.
     pub(crate) params: Vec<Param>,
 }
 
 impl Model {
     /// The parameters that the caller gives, in order.
-    pub(crate) fn arguments(&self) -> impl Iterator<Item = &Argument> {
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &ToolArgument> {
         self.params.iter().filter_map(|param| match param {
             Param::Argument(argument) => Some(&**argument),
             Param::Context => None,
@@ -35,7 +35,7 @@ impl Model {
 }
 
 /// Hints for the registry beyond the schema.
-pub(crate) struct Hints {
+pub(crate) struct ToolHints {
     pub(crate) aliases: Vec<String>,
     pub(crate) idempotent: bool,
     pub(crate) hidden: bool,
@@ -45,11 +45,11 @@ pub(crate) struct Hints {
 /// A parameter.
 pub(crate) enum Param {
     Context,
-    Argument(Box<Argument>),
+    Argument(Box<ToolArgument>),
 }
 
 /// A parameter that the caller gives.
-pub(crate) struct Argument {
+pub(crate) struct ToolArgument {
     /// The property's name in the schema.
     pub(crate) name: String,
     pub(crate) description: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Argument {
     /// The greatest value of a number.
     pub(crate) max: Option<Literal>,
     pub(crate) one_of: Vec<String>,
-    pub(crate) role: Option<Role>,
+    pub(crate) role: Option<RoleAttribute>,
 }
 
 /// The value of an omitted argument.
@@ -77,7 +77,7 @@ pub(crate) enum Default {
 
 /// The role of an argument for the policy.
 #[derive(Clone, Copy)]
-pub(crate) enum Role {
+pub(crate) enum RoleAttribute {
     PathRead,
     PathWrite,
     Entry,
@@ -86,7 +86,7 @@ pub(crate) enum Role {
 }
 
 /// The names of the function's companions.
-pub(crate) struct Names {
+pub(crate) struct CompanionNames {
     pub(crate) function: Ident,
     pub(crate) structure: Ident,
     pub(crate) constructor: Ident,
@@ -95,7 +95,7 @@ pub(crate) struct Names {
     pub(crate) meta: Ident,
 }
 
-impl Names {
+impl CompanionNames {
     pub(crate) fn of(signature: &Signature) -> Self {
         let function = &signature.ident;
         let plain = function.unraw().to_string();

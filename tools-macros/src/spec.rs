@@ -6,13 +6,18 @@ use syn::{ReturnType, spanned::Spanned};
 
 use crate::{
     expand::{respan, shown_at},
-    kind::{Primitive, Value},
+    kind::{JsonPrimitive, Value},
     literal::Literal,
-    model::{Argument, Default, Hints, Model, Names, Role},
+    model::{CompanionNames, Default, Model, RoleAttribute, ToolArgument, ToolHints},
 };
 
 /// The expression of the tool's `ToolSpec`, usable in a `static`.
-pub(crate) fn spec(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model) -> TokenStream {
+pub(crate) fn spec(
+    facade: &TokenStream,
+    names: &CompanionNames,
+    output: &ReturnType,
+    model: &Model,
+) -> TokenStream {
     let name = &model.name;
     let label = option(model.label.as_ref());
     let description = option(model.description.as_ref());
@@ -61,8 +66,8 @@ fn output_schema(facade: &TokenStream, output: &ReturnType) -> TokenStream {
     }
 }
 
-fn hints(facade: &TokenStream, hints: &Hints) -> TokenStream {
-    let Hints { aliases, idempotent, hidden, output_cap_bytes } = hints;
+fn hints(facade: &TokenStream, hints: &ToolHints) -> TokenStream {
+    let ToolHints { aliases, idempotent, hidden, output_cap_bytes } = hints;
     let output_cap_bytes = option(output_cap_bytes.map(Token::u64_suffixed));
     quote! {
         #facade::Hints {
@@ -74,7 +79,7 @@ fn hints(facade: &TokenStream, hints: &Hints) -> TokenStream {
     }
 }
 
-fn param(facade: &TokenStream, names: &Names, index: usize, argument: &Argument) -> TokenStream {
+fn param(facade: &TokenStream, names: &CompanionNames, index: usize, argument: &ToolArgument) -> TokenStream {
     let name = &argument.name;
     let description = option(argument.description.as_ref());
     let kind = kind(facade, &argument.shape.value);
@@ -90,11 +95,11 @@ fn param(facade: &TokenStream, names: &Names, index: usize, argument: &Argument)
     let maximum = bound(facade, argument.max.as_ref());
     let one_of = &argument.one_of;
     let role = option(argument.role.map(|role| match role {
-        Role::PathRead => quote!(#facade::RoleKind::Path(#facade::Access::Read)),
-        Role::PathWrite => quote!(#facade::RoleKind::Path(#facade::Access::Write)),
-        Role::Entry => quote!(#facade::RoleKind::Entry),
-        Role::Url => quote!(#facade::RoleKind::Url),
-        Role::Command => quote!(#facade::RoleKind::Command),
+        RoleAttribute::PathRead => quote!(#facade::RoleKind::Path(#facade::Access::Read)),
+        RoleAttribute::PathWrite => quote!(#facade::RoleKind::Path(#facade::Access::Write)),
+        RoleAttribute::Entry => quote!(#facade::RoleKind::Entry),
+        RoleAttribute::Url => quote!(#facade::RoleKind::Url),
+        RoleAttribute::Command => quote!(#facade::RoleKind::Command),
     }));
     quote! {
         #facade::ParamSpec {
@@ -113,10 +118,10 @@ fn param(facade: &TokenStream, names: &Names, index: usize, argument: &Argument)
 fn kind(facade: &TokenStream, value: &Value) -> TokenStream {
     let of = |value| kind(facade, value);
     let kind = match value {
-        Value::Primitive(Primitive::String) => quote!(String),
-        Value::Primitive(Primitive::Bool) => quote!(Boolean),
-        Value::Primitive(Primitive::Integer(_)) => quote!(Integer),
-        Value::Primitive(Primitive::Float(_)) => quote!(Number),
+        Value::Primitive(JsonPrimitive::String) => quote!(String),
+        Value::Primitive(JsonPrimitive::Bool) => quote!(Boolean),
+        Value::Primitive(JsonPrimitive::Integer(_)) => quote!(Integer),
+        Value::Primitive(JsonPrimitive::Float(_)) => quote!(Number),
         Value::Any => quote!(Any),
         Value::List(items) => {
             let items = of(items);
@@ -147,7 +152,7 @@ fn kind(facade: &TokenStream, value: &Value) -> TokenStream {
     quote!(#facade::ParamKind::#kind)
 }
 
-fn default_value(facade: &TokenStream, names: &Names, index: usize, value: &Default) -> TokenStream {
+fn default_value(facade: &TokenStream, names: &CompanionNames, index: usize, value: &Default) -> TokenStream {
     match value {
         Default::Literal(value) => {
             let value = literal(facade, value);
@@ -155,7 +160,7 @@ fn default_value(facade: &TokenStream, names: &Names, index: usize, value: &Defa
         }
         Default::Own | Default::Expr(_) => {
             let structure = &names.structure;
-            let default = Names::default_function(index);
+            let default = CompanionNames::default_function(index);
             quote! {
                 #facade::DefaultValue::Computed(|| {
                     #[allow(unused_imports)]

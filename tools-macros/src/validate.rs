@@ -5,9 +5,9 @@ use syn::{Ident, LitStr, Pat, ReturnType, Safety, ext::IdentExt, spanned::Spanne
 use crate::{
     attr::{ArgKeys, DefaultKey, ToolKeys},
     errors::Errors,
-    kind::{self, Kind, Primitive, Shape},
+    kind::{self, JsonPrimitive, ParameterKind, Shape},
     literal::{self, Literal},
-    model::{Argument, Default, Hints, Model, Param, Role},
+    model::{Default, Model, Param, RoleAttribute, ToolArgument, ToolHints},
     parse::{Parsed, ParsedParam},
     suggest::did_you_mean,
 };
@@ -101,20 +101,20 @@ fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
         None => errors.ok(kind::classify(&param.ty))?,
     };
     let shape = match kind {
-        Kind::Context => {
+        ParameterKind::Context => {
             if let Some(arg) = &param.arg {
                 errors.at(arg, "the context is no argument of the call: remove `#[arg]`");
             }
             return Some(Param::Context);
         }
-        Kind::Value(shape) => shape,
+        ParameterKind::Value(shape) => shape,
     };
     let keys = &param.keys;
     let (min, max) = bounds(keys, &shape, errors);
     let one_of = one_of(keys, &shape, errors);
     let default = default(keys, &shape, (min.as_ref(), max.as_ref()), &one_of, errors);
     let role = role(keys, &shape, errors);
-    Some(Param::Argument(Box::new(Argument {
+    Some(Param::Argument(Box::new(ToolArgument {
         name: name.unraw().to_string(),
         description: param.description.clone(),
         shape,
@@ -128,10 +128,10 @@ fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
 }
 
 /// The context type under a name that the macro does not know.
-fn marked_context(ctx: &syn::Attribute, ty: &syn::Type, errors: &mut Errors) -> Option<Kind> {
+fn marked_context(ctx: &syn::Attribute, ty: &syn::Type, errors: &mut Errors) -> Option<ParameterKind> {
     match ty {
         syn::Type::Reference(reference) if reference.mutability.is_none() && reference.lifetime.is_none() => {
-            Some(Kind::Context)
+            Some(ParameterKind::Context)
         }
         _ => {
             errors.at(ctx, "`#[ctx]` marks the context, which is lent: write `&ToolContext` as the type");
@@ -159,7 +159,7 @@ pub(crate) fn bounds(
     shape: &Shape,
     errors: &mut Errors,
 ) -> (Option<Literal>, Option<Literal>) {
-    let Some(primitive @ (Primitive::Integer(_) | Primitive::Float(_))) = shape.primitive() else {
+    let Some(primitive @ (JsonPrimitive::Integer(_) | JsonPrimitive::Float(_))) = shape.primitive() else {
         for bound in keys.min.iter().chain(&keys.max) {
             errors.at(bound, "`min` and `max` are for numbers: check other types in the body");
         }
@@ -183,7 +183,7 @@ fn one_of(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Vec<String> {
     };
     let mut texts: Vec<String> = Vec::new();
     for value in values {
-        if shape.primitive() != Some(Primitive::String) {
+        if shape.primitive() != Some(JsonPrimitive::String) {
             errors.at(value, "`one_of` is for strings: make the parameter a `String` or `&str`");
             break;
         }
@@ -227,10 +227,10 @@ fn default(
     Some(Default::Literal(value))
 }
 
-fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<Role> {
+fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttribute> {
     let path = keys.path.as_ref().and_then(|access| match access.value().as_str() {
-        "read" => Some(Role::PathRead),
-        "write" => Some(Role::PathWrite),
+        "read" => Some(RoleAttribute::PathRead),
+        "write" => Some(RoleAttribute::PathWrite),
         other => {
             let near = did_you_mean(other, &["read", "write"]);
             errors.at(
@@ -245,18 +245,18 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<Role> {
         roles.push((access as &dyn quote::ToTokens, path));
     }
     if let Some(flag) = &keys.entry {
-        roles.push((flag as &dyn quote::ToTokens, Some(Role::Entry)));
+        roles.push((flag as &dyn quote::ToTokens, Some(RoleAttribute::Entry)));
     }
     if let Some(flag) = &keys.url {
-        roles.push((flag as &dyn quote::ToTokens, Some(Role::Url)));
+        roles.push((flag as &dyn quote::ToTokens, Some(RoleAttribute::Url)));
     }
     if let Some(flag) = &keys.command {
-        roles.push((flag as &dyn quote::ToTokens, Some(Role::Command)));
+        roles.push((flag as &dyn quote::ToTokens, Some(RoleAttribute::Command)));
     }
     if let Some((token, _)) = roles.get(1) {
         errors.at(token, "an argument is a path, an entry, a url or a command: keep one of them");
     } else if let Some((token, _)) = roles.first()
-        && shape.primitive() != Some(Primitive::String)
+        && shape.primitive() != Some(JsonPrimitive::String)
     {
         errors.at(
             token,
@@ -273,7 +273,7 @@ fn good(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> Hints {
+fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> ToolHints {
     let mut aliases: Vec<String> = Vec::new();
     for alias in keys.aliases.iter().flatten() {
         let text = alias.value();
@@ -294,7 +294,7 @@ fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> Hints {
             "a `ReadOnly` tool changes nothing, so a second call does not either: remove `idempotent`",
         );
     }
-    Hints {
+    ToolHints {
         aliases,
         idempotent: keys.idempotent.is_some(),
         hidden: keys.hidden.is_some(),

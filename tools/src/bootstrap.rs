@@ -11,16 +11,16 @@ use std::{
 };
 
 use portcullis_confine::{
-    Layer as KernelLayer, Requirement, probe_kernel,
+    Layer, Requirement, probe_kernel,
     trusted::{self, TrustError},
 };
-use portcullis_policy::{DEFAULT_POLICY, Layer, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
+use portcullis_policy::{DEFAULT_POLICY, LoadOptions, PolicySource, RequiredLayer, WorkspaceSecurityPolicy};
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 
 use crate::{
     builder::RegistryBuilder,
     error::BootstrapError,
-    modules::{ModuleError, ModulesFolder, Wanted, place, read_file},
+    modules::{ModuleError, ModuleOrigin, ModulesFolder, place, read_file},
     registry::ToolRegistry,
     sandbox::links::PrivatePaths,
     sandbox::mounts::MountTable,
@@ -111,7 +111,7 @@ async fn build_from(
 ) -> Result<RegistryBuilder, BootstrapError> {
     let policy = files.load(envelope.sandbox_tier)?;
     let kernel = probe_kernel();
-    for layer in [KernelLayer::Landlock, KernelLayer::Seccomp] {
+    for layer in [Layer::Landlock, Layer::Seccomp] {
         if requirement(&policy, layer) == Requirement::Required
             && let Some(reason) = kernel.missing(layer)
         {
@@ -135,8 +135,8 @@ async fn build_from(
         state: envelope.state.clone(),
         mounts: Arc::clone(&mounts),
         protected: Arc::new(policy.protected().clone()),
-        landlock: requirement(&policy, KernelLayer::Landlock),
-        seccomp: requirement(&policy, KernelLayer::Seccomp),
+        landlock: requirement(&policy, Layer::Landlock),
+        seccomp: requirement(&policy, Layer::Seccomp),
         concurrency: policy.concurrency(),
         compiler: envelope.compiler.clone(),
         compile_limits: CompileLimits::default(),
@@ -175,7 +175,9 @@ fn shell_place(envelope: &RunnerBootstrapEnvelope) -> ShellPlace {
 async fn add_named(builder: &mut RegistryBuilder, path: &Path) -> Result<(), BootstrapError> {
     let name = path.display().to_string();
     let added = match read_file(path) {
-        Ok(wasm) => builder.add_outside(name.clone(), &wasm, Wanted::Named).await.map_err(ModuleError::from),
+        Ok(wasm) => {
+            builder.add_outside(name.clone(), &wasm, ModuleOrigin::Named).await.map_err(ModuleError::from)
+        }
         Err(error) => Err(error),
     };
     added.map_err(|source| BootstrapError::Module { name, source })
@@ -188,7 +190,7 @@ async fn add_found(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
         let added = match name {
             Ok(name) => match folder.read(name) {
                 Ok(wasm) => {
-                    let added = builder.add_outside(name.to_owned(), &wasm, Wanted::Found).await;
+                    let added = builder.add_outside(name.to_owned(), &wasm, ModuleOrigin::Found).await;
                     added.map_err(ModuleError::from)
                 }
                 Err(error) => Err(error),
@@ -201,10 +203,10 @@ async fn add_found(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
     }
 }
 
-fn requirement(policy: &WorkspaceSecurityPolicy, layer: KernelLayer) -> Requirement {
+fn requirement(policy: &WorkspaceSecurityPolicy, layer: Layer) -> Requirement {
     let required = match layer {
-        KernelLayer::Landlock => policy.requires(Layer::Landlock),
-        KernelLayer::Seccomp => policy.requires(Layer::Seccomp),
+        Layer::Landlock => policy.requires(RequiredLayer::Landlock),
+        Layer::Seccomp => policy.requires(RequiredLayer::Seccomp),
         _ => false,
     };
     if required { Requirement::Required } else { Requirement::Waived }
@@ -213,12 +215,12 @@ fn requirement(policy: &WorkspaceSecurityPolicy, layer: KernelLayer) -> Requirem
 /// The policy's texts and their sources.
 #[derive(Debug, Clone)]
 pub struct PolicyFiles {
-    operator: Source,
-    overlay: Option<Source>,
+    operator: PolicyText,
+    overlay: Option<PolicyText>,
 }
 
 #[derive(Debug, Clone)]
-struct Source {
+struct PolicyText {
     name: String,
     path: Option<PathBuf>,
     text: String,
@@ -233,11 +235,11 @@ impl PolicyFiles {
     /// [`BootstrapError::UntrustedPolicy`] for an operator's file that another user could change.
     pub fn find(envelope: &RunnerBootstrapEnvelope) -> Result<Self, BootstrapError> {
         let operator = match &envelope.policy {
-            Some(path) => Source::read_trusted(path)?,
-            None => Source::of_operator()?,
+            Some(path) => PolicyText::read_trusted(path)?,
+            None => PolicyText::of_operator()?,
         };
         // The overlay is not checked for trust: it comes with the workspace, and can only restrict.
-        let overlay = match Source::read_if_there(&envelope.workspace.join(OVERLAY_FILE)) {
+        let overlay = match PolicyText::read_if_there(&envelope.workspace.join(OVERLAY_FILE)) {
             // The workspace is a file; the error is reported where the workspace is opened.
             Err(BootstrapError::PolicyFile { source, .. })
                 if source.kind() == io::ErrorKind::NotADirectory =>
@@ -255,7 +257,7 @@ impl PolicyFiles {
     /// # Errors
     /// [`BootstrapError::PolicyFile`] for a file that exists and cannot be read.
     pub fn without_workspace() -> Result<Self, BootstrapError> {
-        Ok(Self { operator: Source::of_operator()?, overlay: None })
+        Ok(Self { operator: PolicyText::of_operator()?, overlay: None })
     }
 
     /// One file as the operator's policy, without an overlay and without the trust check: to show, not to
@@ -264,7 +266,7 @@ impl PolicyFiles {
     /// # Errors
     /// [`BootstrapError::PolicyFile`] if the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, BootstrapError> {
-        Ok(Self { operator: Source::read(path)?, overlay: None })
+        Ok(Self { operator: PolicyText::read(path)?, overlay: None })
     }
 
     /// Why a start would refuse the operator's file although it was read: another user could change it.
@@ -326,7 +328,7 @@ impl PolicyFiles {
     }
 }
 
-impl Source {
+impl PolicyText {
     fn of_operator() -> Result<Self, BootstrapError> {
         for path in usual_places() {
             match Self::read_trusted(&path) {

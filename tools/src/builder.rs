@@ -16,12 +16,12 @@ use crate::{
     bootstrap::PolicyFiles,
     error::BootstrapError,
     hook::{CallHook, Hooks},
-    modules::{Lock, ModuleError, OutsideModule, RefusedModule, Wanted},
+    modules::{Lock, ModuleError, ModuleOrigin, OutsideModule, RefusedModule},
     native::{self, Capability, StillGranted},
     output_store::OutputStore,
     pipeline::Host,
     rates::Rates,
-    registry::{Setup, ToolRegistry},
+    registry::{BuildFindings, ToolRegistry},
     sandbox::{HostWasmToolRunner, WasmError, mounts::MountTable},
     shell::{ShellBackend, ShellPlace, SidecarTerms},
     slots::CallSlots,
@@ -187,7 +187,7 @@ impl RegistryBuilder {
     ) -> Result<Self, BootstrapError> {
         let name = name.into();
         if origin == ToolOrigin::ForeignModule {
-            self.add_outside(name, wasm, Wanted::Named).await?;
+            self.add_outside(name, wasm, ModuleOrigin::Named).await?;
             return Ok(self);
         }
         let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
@@ -219,7 +219,7 @@ impl RegistryBuilder {
         &mut self,
         name: String,
         wasm: &[u8],
-        wanted: Wanted,
+        wanted: ModuleOrigin,
     ) -> Result<(), WasmError> {
         let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
         let module = runner.load_foreign(wasm).await?;
@@ -284,7 +284,7 @@ impl RegistryBuilder {
             steps: None,
             policy,
         };
-        let setup = Setup { refused, idle, lock, state };
+        let setup = BuildFindings { refused, idle, lock, state };
         Ok(ToolRegistry::new(host, has_steps.then_some(steps), setup))
     }
 }

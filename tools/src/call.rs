@@ -72,7 +72,7 @@ pub struct Caller {
     /// The slot of the enclosing call, if a tool makes this call.
     pub(crate) slot: Option<CallSlot>,
     /// Set where the call is a step of an operation.
-    pub(crate) step: Option<Step>,
+    pub(crate) step: Option<OperationStep>,
     /// Whether the client chose the agent's name itself.
     pub(crate) is_named_by_itself: bool,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Owner {
 /// Marks a call as a step of an operation. The operation was counted and, if needed, approved with the steps'
 /// grants in view; so a step is neither asked about nor counted again.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
+pub(crate) struct OperationStep {
     /// Which end of a transfer the step is, if it is one.
     pub(crate) transfer: Option<TransferEnd>,
 }

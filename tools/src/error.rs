@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::{
     audit::AuditError,
     modules::{FolderError, LockError, ModuleError},
-    output_store::StoreError,
+    output_store::OutputStoreError,
     registry::RegistryError,
     sandbox::{WasmError, mounts::MountError},
     state::StateError,
@@ -64,7 +64,7 @@ pub enum BootstrapError {
     Audit(#[from] AuditError),
     /// The store of whole outputs cannot be used.
     #[error("the output store cannot be used")]
-    Outputs(#[from] StoreError),
+    Outputs(#[from] OutputStoreError),
     /// The runner of guests cannot be started, or a module cannot be loaded.
     #[error("the WebAssembly runner cannot be used")]
     Wasm(#[from] WasmError),

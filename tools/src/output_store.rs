@@ -43,44 +43,44 @@ pub const MAX_PAGE_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct OutputStore {
     folder: OwnedFd,
-    limits: Limits,
+    limits: StoreLimits,
 }
 
 impl OutputStore {
     /// Opens the store in an existing state folder, and makes `outputs` in it, private to its owner.
     ///
     /// # Errors
-    /// [`StoreError::Folder`] if that fails, or if `outputs` is a link or belongs to another user.
-    pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
-        Self::open_with(state_dir, Limits::DEFAULT)
+    /// [`OutputStoreError::Folder`] if that fails, or if `outputs` is a link or belongs to another user.
+    pub fn open(state_dir: &Path) -> Result<Self, OutputStoreError> {
+        Self::open_with(state_dir, StoreLimits::DEFAULT)
     }
 
-    fn open_with(state_dir: &Path, limits: Limits) -> Result<Self, StoreError> {
-        let folder = open_folder(state_dir).map_err(|error| StoreError::Folder(error.into()))?;
+    fn open_with(state_dir: &Path, limits: StoreLimits) -> Result<Self, OutputStoreError> {
+        let folder = open_folder(state_dir).map_err(|error| OutputStoreError::Folder(error.into()))?;
         Ok(Self { folder, limits })
     }
 
     /// Stores an output. [`StoredOutput::grant`] returns the grant unchanged.
     ///
     /// # Errors
-    /// [`StoreError`]; an existing output of the same call is never replaced.
+    /// [`OutputStoreError`]; an existing output of the same call is never replaced.
     pub fn put(
         &self,
         call_id: &str,
         owner: &OutputOwner,
         grant: &Value,
         text: &str,
-    ) -> Result<(), StoreError> {
-        let name = file_name(call_id).ok_or(StoreError::CallId)?;
+    ) -> Result<(), OutputStoreError> {
+        let name = file_name(call_id).ok_or(OutputStoreError::CallId)?;
         let header = serde_json::to_vec(&Header { owner: owner.clone(), grant: grant.clone() })
-            .map_err(|error| StoreError::Write(error.into()))?;
+            .map_err(|error| OutputStoreError::Write(error.into()))?;
         let bytes = u64::try_from(header.len() + text.len()).unwrap_or(u64::MAX);
         let header_len = u32::try_from(header.len()).ok().filter(|length| *length <= MAX_HEADER_BYTES);
         let (Some(header_len), true) = (header_len, bytes <= self.limits.output_bytes) else {
-            return Err(StoreError::TooLarge { bytes, limit: self.limits.output_bytes });
+            return Err(OutputStoreError::TooLarge { bytes, limit: self.limits.output_bytes });
         };
         let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|error| StoreError::Write(error.into()))?;
+        getrandom::fill(&mut random).map_err(|error| OutputStoreError::Write(error.into()))?;
         let temporary = format!("{}{TEMPORARY}", hex::encode(random));
 
         let written = self.write_new(&temporary, &[&header_len.to_le_bytes(), &header, text.as_bytes()]);
@@ -91,13 +91,15 @@ impl OutputStore {
         let unlinked = rustix::fs::unlinkat(&self.folder, &temporary, AtFlags::empty());
         match linked {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(StoreError::Taken),
-            Err(error) => return Err(StoreError::Write(error)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(OutputStoreError::Taken);
+            }
+            Err(error) => return Err(OutputStoreError::Write(error)),
         }
         if let Err(error) = unlinked {
             warn!(%error, "a temporary file stays in the output store");
         }
-        self.evict(&name).map_err(StoreError::Write)
+        self.evict(&name).map_err(OutputStoreError::Write)
     }
 
     /// Finds an output, for its owner.
@@ -111,9 +113,9 @@ impl OutputStore {
         let file = match rustix::fs::openat(&self.folder, &name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) => return Err(ReadRefused::NotFound),
-            Err(error) => return Err(StoreError::Read(error.into()).into()),
+            Err(error) => return Err(OutputStoreError::Read(error.into()).into()),
         };
-        let output = StoredOutput::read_header(file).map_err(StoreError::Read)?;
+        let output = StoredOutput::read_header(file).map_err(OutputStoreError::Read)?;
         if &output.header.owner != owner {
             return Err(ReadRefused::NotFound);
         }
@@ -173,7 +175,7 @@ impl OutputStore {
         Ok(())
     }
 
-    fn entries(&self) -> io::Result<Vec<Entry>> {
+    fn entries(&self) -> io::Result<Vec<StoredEntry>> {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.folder)? {
             let entry = entry?;
@@ -190,7 +192,7 @@ impl OutputStore {
             };
             let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
             let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-            entries.push(Entry {
+            entries.push(StoredEntry {
                 name: name.to_owned(),
                 bytes: u64::try_from(stat.st_size).unwrap_or(0),
                 modified: Duration::new(seconds, nanos),
@@ -259,13 +261,13 @@ impl StoredOutput {
         let end = start.saturating_add(limit).min(self.total);
         let wanted = end.saturating_add(MAX_CHAR_TAIL).min(self.total) - start;
         let mut bytes = vec![0; usize::try_from(wanted).unwrap_or(0)];
-        self.file.read_exact_at(&mut bytes, self.text_at + start).map_err(StoreError::Read)?;
+        self.file.read_exact_at(&mut bytes, self.text_at + start).map_err(OutputStoreError::Read)?;
 
         let window = usize::try_from(end - start).unwrap_or(0);
         let first = boundary(&bytes, 0);
         let last = boundary(&bytes, window.max(first));
         let text = str::from_utf8(&bytes[first..last])
-            .map_err(|error| StoreError::Read(io::Error::new(io::ErrorKind::InvalidData, error)))?
+            .map_err(|error| OutputStoreError::Read(io::Error::new(io::ErrorKind::InvalidData, error)))?
             .to_owned();
         let at = |index: usize| start + u64::try_from(index).unwrap_or(0);
         Ok(Page {
@@ -293,7 +295,7 @@ pub struct Page {
 /// Why the store failed. For the operator: it may name files.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum StoreError {
+pub enum OutputStoreError {
     /// The folder of outputs cannot be made or opened.
     #[error("the folder of stored outputs cannot be opened")]
     Folder(#[source] io::Error),
@@ -327,7 +329,7 @@ pub enum ReadRefused {
     NotFound,
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] OutputStoreError),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -337,20 +339,20 @@ struct Header {
     grant: Value,
 }
 
-struct Entry {
+struct StoredEntry {
     name: String,
     bytes: u64,
     modified: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Limits {
+struct StoreLimits {
     store_bytes: u64,
     outputs: usize,
     output_bytes: u64,
 }
 
-impl Limits {
+impl StoreLimits {
     const DEFAULT: Self =
         Self { store_bytes: MAX_STORE_BYTES, outputs: MAX_STORED_OUTPUTS, output_bytes: MAX_OUTPUT_BYTES };
 }
@@ -450,11 +452,14 @@ mod tests {
     fn an_id_is_never_a_path_and_an_output_is_never_replaced() {
         let (state, store) = store();
         for id in ["", ".", "..", "../c", "a/b", "a.b", "a\0", "é", &"x".repeat(129)] {
-            assert!(matches!(store.put(id, &owner(), &Value::Null, "t"), Err(StoreError::CallId)), "{id}");
+            assert!(
+                matches!(store.put(id, &owner(), &Value::Null, "t"), Err(OutputStoreError::CallId)),
+                "{id}"
+            );
             assert!(matches!(store.find(id, &owner()), Err(ReadRefused::NotFound)), "{id}");
         }
         store.put("c", &owner(), &Value::Null, "first").expect("stores");
-        assert!(matches!(store.put("c", &owner(), &Value::Null, "second"), Err(StoreError::Taken)));
+        assert!(matches!(store.put("c", &owner(), &Value::Null, "second"), Err(OutputStoreError::Taken)));
         assert_eq!(store.read("c", &owner(), 0, 100).expect("reads").text, "first");
         assert_eq!(files(&state), ["c.output"], "no temporary file stays");
     }
@@ -471,17 +476,17 @@ mod tests {
         rustix::fs::mknodat(CWD, folder.join("fifo.output"), FileType::Fifo, OWNER_FILE, 0).expect("makes");
         for id in ["link", "short", "large", "folder", "fifo"] {
             let refused = store.read(id, &owner(), 0, 1).expect_err("must be refused");
-            assert!(matches!(refused, ReadRefused::Store(StoreError::Read(_))), "{id}: {refused:?}");
+            assert!(matches!(refused, ReadRefused::Store(OutputStoreError::Read(_))), "{id}: {refused:?}");
         }
         let elsewhere = tempfile::tempdir().expect("temporary folder");
         symlink(&folder, elsewhere.path().join(FOLDER)).expect("links");
-        assert!(matches!(OutputStore::open(elsewhere.path()), Err(StoreError::Folder(_))));
+        assert!(matches!(OutputStore::open(elsewhere.path()), Err(OutputStoreError::Folder(_))));
     }
 
     #[test]
     fn the_oldest_go_when_a_bound_is_reached() {
         let state = tempfile::tempdir().expect("temporary folder");
-        let limits = Limits { store_bytes: 1_000, outputs: 3, output_bytes: 800 };
+        let limits = StoreLimits { store_bytes: 1_000, outputs: 3, output_bytes: 800 };
         let store = OutputStore::open_with(state.path(), limits).expect("opens");
         let age = |id: &str, seconds: u64| {
             let file = File::options().write(true).open(state.path().join(FOLDER).join(id)).expect("opens");
@@ -500,7 +505,7 @@ mod tests {
         store.put("f", &owner(), &Value::Null, &"x".repeat(700)).expect("stores");
         assert_eq!(files(&state), ["f.output"]);
         let refused = store.put("g", &owner(), &Value::Null, &"x".repeat(800));
-        assert!(matches!(refused, Err(StoreError::TooLarge { .. })));
+        assert!(matches!(refused, Err(OutputStoreError::TooLarge { .. })));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     arguments::ArgumentSchema,
-    modules::{Declared, Lock},
+    modules::{DeclarationFacts, Lock},
     pipeline::{Backend, GuestTool, NativeTool},
     registry::RegistryError,
     sandbox::GuestModule,
@@ -32,13 +32,13 @@ pub struct RegisteredTool {
 }
 
 /// The parts of a tool's declaration that the policy does not need.
-struct Said {
+struct DeclaredExtras {
     label: Option<String>,
     output_schema: Option<JsonSchema>,
     meta: ToolMeta,
 }
 
-impl Said {
+impl DeclaredExtras {
     fn only(label: &str) -> Self {
         Self { label: Some(label.to_owned()), output_schema: None, meta: ToolMeta::default() }
     }
@@ -58,7 +58,7 @@ impl RegisteredTool {
             origin,
             standing: Standing::Unpinned,
         };
-        let said = Said { label: tool.label(), output_schema: tool.output_schema(), meta };
+        let said = DeclaredExtras { label: tool.label(), output_schema: tool.output_schema(), meta };
         Self::new(decl, said, facts, NativeTool(tool))
     }
 
@@ -72,7 +72,7 @@ impl RegisteredTool {
     ) -> Result<Self, RegistryError> {
         let decl = declaration.function_decl();
         let name = parse_name(&decl.name)?;
-        let declared = Declared::of(&declaration);
+        let declared = DeclarationFacts::of(&declaration);
         let standing = match origin {
             ToolOrigin::ForeignModule => lock.standing(&name, module.digest(), &declared),
             ToolOrigin::ShippedModule
@@ -94,7 +94,7 @@ impl RegisteredTool {
         let (module, module_name) = (Arc::clone(module), module_name.to_owned());
         let backend = GuestTool { module, module_name, declared };
         let ToolDeclaration { label, output_schema, meta, .. } = declaration;
-        Self::new(decl, Said { label, output_schema, meta }, facts, backend)
+        Self::new(decl, DeclaredExtras { label, output_schema, meta }, facts, backend)
     }
 
     /// An operation made of steps.
@@ -104,7 +104,7 @@ impl RegisteredTool {
         facts: ToolFacts,
         operation: VaultCopy,
     ) -> Result<Self, RegistryError> {
-        Self::new(decl, Said::only(label), facts, operation)
+        Self::new(decl, DeclaredExtras::only(label), facts, operation)
     }
 
     /// A tool that runs commands.
@@ -114,16 +114,16 @@ impl RegisteredTool {
         facts: ToolFacts,
         shell: BashTool,
     ) -> Result<Self, RegistryError> {
-        Self::new(decl, Said::only(label), facts, shell)
+        Self::new(decl, DeclaredExtras::only(label), facts, shell)
     }
 
     fn new(
         decl: FunctionDecl,
-        said: Said,
+        said: DeclaredExtras,
         facts: ToolFacts,
         backend: impl Backend + 'static,
     ) -> Result<Self, RegistryError> {
-        let Said { label, output_schema, meta } = said;
+        let DeclaredExtras { label, output_schema, meta } = said;
         let aliases = meta.aliases.iter().map(|alias| parse_name(alias)).collect::<Result<_, _>>()?;
         let schema = ArgumentSchema::compile(&decl.parameters)
             .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?
@@ -216,7 +216,7 @@ impl RegisteredTool {
 
     /// The declaration of a guest tool.
     #[must_use]
-    pub fn declared(&self) -> Option<&Declared> {
+    pub fn declared(&self) -> Option<&DeclarationFacts> {
         self.backend.guest().map(|guest| &guest.declared)
     }
 

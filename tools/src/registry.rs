@@ -26,12 +26,12 @@ use crate::{
 #[derive(Debug)]
 pub struct ToolRegistry {
     host: Host,
-    setup: Arc<Setup>,
+    setup: Arc<BuildFindings>,
 }
 
 /// The findings of building a registry: for listings and approvals, not for calls.
 #[derive(Debug)]
-pub(crate) struct Setup {
+pub(crate) struct BuildFindings {
     pub(crate) refused: Vec<RefusedModule>,
     /// Policy entries whose tools are absent, without being a fault.
     pub(crate) idle: Vec<PolicyFault>,
@@ -48,7 +48,7 @@ impl ToolRegistry {
     }
 
     /// The registry of this host. Operations call their steps in a separate registry.
-    pub(crate) fn new(mut host: Host, steps: Option<ToolTable>, setup: Setup) -> Self {
+    pub(crate) fn new(mut host: Host, steps: Option<ToolTable>, setup: BuildFindings) -> Self {
         let setup = Arc::new(setup);
         host.steps =
             steps.map(|steps| Arc::new(Self { host: host.of_steps(steps), setup: Arc::clone(&setup) }));
@@ -212,7 +212,7 @@ impl ToolRegistry {
     }
 
     /// The findings of building the registry.
-    pub(crate) fn setup(&self) -> &Setup {
+    pub(crate) fn setup(&self) -> &BuildFindings {
         &self.setup
     }
 

@@ -28,7 +28,7 @@ pub(crate) const MAX_ABANDONED: usize = 64;
 /// Hands out the slots.
 #[derive(Debug)]
 pub(crate) struct CallSlots {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSlots>,
 }
 
 /// A call's slot, with the mounts that only this call may write. Nested calls share their parent's slot, and
@@ -37,20 +37,20 @@ pub(crate) struct CallSlots {
 pub(crate) struct CallSlot {
     /// Released when the last part of the call that could still write has dropped it. Declared before the
     /// slot, so that it drops first and the next waiter finds both.
-    _writes: Option<Arc<Taken>>,
+    _writes: Option<Arc<TakenSlot>>,
     held: Arc<SlotLease>,
 }
 
 #[derive(Debug)]
 struct SlotLease {
     /// None after the call was given up.
-    taken: Mutex<Option<Taken>>,
-    shared: Arc<Shared>,
+    taken: Mutex<Option<TakenSlot>>,
+    shared: Arc<SharedSlots>,
 }
 
 /// A slot and mounts, handed out together.
 #[derive(Debug, Default)]
-struct Wants {
+struct SlotRequest {
     slot: bool,
     /// Names of mounts to write.
     writes: Vec<String>,
@@ -58,19 +58,19 @@ struct Wants {
 
 /// A slot and mounts that were handed out; returned on drop.
 #[derive(Debug)]
-struct Taken {
-    wants: Wants,
-    shared: Arc<Shared>,
+struct TakenSlot {
+    wants: SlotRequest,
+    shared: Arc<SharedSlots>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedSlots {
+    state: Mutex<SlotsState>,
     abandoned: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct State {
+struct SlotsState {
     free: usize,
     /// The mounts that a running call may write.
     written: Vec<String>,
@@ -82,8 +82,8 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    wants: Wants,
-    tell: oneshot::Sender<Taken>,
+    wants: SlotRequest,
+    tell: oneshot::Sender<TakenSlot>,
 }
 
 impl CallSlot {
@@ -107,8 +107,8 @@ impl Drop for SlotLease {
 
 impl CallSlots {
     pub(crate) fn new(count: usize) -> Self {
-        let state = State { free: count, written: Vec::new(), queue: VecDeque::new(), next_number: 0 };
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
+        let state = SlotsState { free: count, written: Vec::new(), queue: VecDeque::new(), next_number: 0 };
+        Self { shared: Arc::new(SharedSlots { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
     }
 
     /// Takes a slot and the mounts that the call may write, waiting if needed.
@@ -125,12 +125,13 @@ impl CallSlots {
             let message = format!("{abandoned} calls that were given up have not stopped yet");
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
         }
-        let mut taken = self.have(Wants { slot: true, writes }, cancel).await?;
+        let mut taken = self.have(SlotRequest { slot: true, writes }, cancel).await?;
         // The two are returned separately: the slot may be freed while abandoned work still writes.
         let writes = std::mem::take(&mut taken.wants.writes);
         let shared = Arc::clone(&self.shared);
-        let writes = (!writes.is_empty())
-            .then(|| Arc::new(Taken { wants: Wants { slot: false, writes }, shared: Arc::clone(&shared) }));
+        let writes = (!writes.is_empty()).then(|| {
+            Arc::new(TakenSlot { wants: SlotRequest { slot: false, writes }, shared: Arc::clone(&shared) })
+        });
         Ok(CallSlot { _writes: writes, held: Arc::new(SlotLease { taken: Mutex::new(Some(taken)), shared }) })
     }
 
@@ -148,11 +149,11 @@ impl CallSlots {
         if writes.is_empty() {
             return Ok(parent.clone());
         }
-        let writes = self.have(Wants { slot: false, writes }, cancel).await?;
+        let writes = self.have(SlotRequest { slot: false, writes }, cancel).await?;
         Ok(CallSlot { _writes: Some(Arc::new(writes)), held: Arc::clone(&parent.held) })
     }
 
-    async fn have(&self, wants: Wants, cancel: &CancellationToken) -> Result<Taken, ToolError> {
+    async fn have(&self, wants: SlotRequest, cancel: &CancellationToken) -> Result<TakenSlot, ToolError> {
         let cancelled = || ToolError::cancelled("the call was cancelled before it ran");
         if cancel.is_cancelled() {
             return Err(cancelled());
@@ -162,7 +163,7 @@ impl CallSlots {
             let is_free = state.can_have(&wants);
             if is_free && !state.queue.iter().any(|waiter| waiter.wants.comes_before(&wants)) {
                 state.hand_out(&wants);
-                return Ok(Taken { wants, shared: Arc::clone(&self.shared) });
+                return Ok(TakenSlot { wants, shared: Arc::clone(&self.shared) });
             }
             if state.queue.len() >= MAX_QUEUED {
                 let message = format!("{MAX_QUEUED} calls are waiting already; try again later");
@@ -174,7 +175,7 @@ impl CallSlots {
             state.queue.push_back(Waiter { number, wants, tell });
             (number, told)
         };
-        let _queued = Queued { shared: &self.shared, number };
+        let _queued = QueuePosition { shared: &self.shared, number };
         // `biased`: a batch that is cancelled frees slots, and none of its own may take them.
         tokio::select! {
             biased;
@@ -184,7 +185,7 @@ impl CallSlots {
     }
 }
 
-impl Wants {
+impl SlotRequest {
     /// Whether an earlier waiter must be served before a later one: both want to write the same mount. A
     /// nested call (which has a slot) never waits for a call without a slot: that one may be waiting for the
     /// slot of the nested call's parent.
@@ -197,24 +198,24 @@ impl Wants {
     }
 }
 
-impl State {
-    fn can_have(&self, wants: &Wants) -> bool {
+impl SlotsState {
+    fn can_have(&self, wants: &SlotRequest) -> bool {
         (!wants.slot || self.free > 0) && !wants.shares_mount(&self.written)
     }
 
-    fn hand_out(&mut self, wants: &Wants) {
+    fn hand_out(&mut self, wants: &SlotRequest) {
         self.free -= usize::from(wants.slot);
         self.written.extend(wants.writes.iter().cloned());
     }
 
-    fn take_back(&mut self, wants: &Wants) {
+    fn take_back(&mut self, wants: &SlotRequest) {
         self.free += usize::from(wants.slot);
         self.written.retain(|name| !wants.writes.contains(name));
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedSlots {
+    fn state(&self) -> MutexGuard<'_, SlotsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -226,28 +227,30 @@ impl Shared {
                 let Some(at) = state.next() else { return };
                 let Some(Waiter { wants, tell, .. }) = state.queue.remove(at) else { return };
                 state.hand_out(&wants);
-                (tell, Taken { wants, shared: Arc::clone(self) })
+                (tell, TakenSlot { wants, shared: Arc::clone(self) })
             };
-            // If the waiter has just given up, this drops `Taken`, which takes the lock: not under the lock.
+            // If the waiter has just given up, this drops `TakenSlot`, which takes the lock: not under the
+            // lock.
             drop(tell.send(taken));
         }
     }
 }
 
-impl State {
+impl SlotsState {
     /// The next waiter to serve: the first whose wants are free and not claimed by an earlier waiter.
     fn next(&self) -> Option<usize> {
         // Fast path: no slot is free, and every waiter needs one.
         if self.free == 0 && self.queue.iter().all(|waiter| waiter.wants.slot) {
             return None;
         }
-        let mut before: Vec<&Wants> = Vec::new();
+        let mut before: Vec<&SlotRequest> = Vec::new();
         for (at, Waiter { wants, .. }) in self.queue.iter().enumerate() {
             if self.can_have(wants) && !before.iter().any(|earlier| earlier.comes_before(wants)) {
                 return Some(at);
             }
             // Mounts are few: one waiter stands for all with the same wants.
-            let is_same = |earlier: &&Wants| earlier.slot == wants.slot && earlier.writes == wants.writes;
+            let is_same =
+                |earlier: &&SlotRequest| earlier.slot == wants.slot && earlier.writes == wants.writes;
             if !wants.writes.is_empty() && !before.iter().any(is_same) {
                 before.push(wants);
             }
@@ -256,7 +259,7 @@ impl State {
     }
 }
 
-impl Drop for Taken {
+impl Drop for TakenSlot {
     fn drop(&mut self) {
         if !self.wants.slot && self.wants.writes.is_empty() {
             return;
@@ -273,12 +276,12 @@ impl Drop for Taken {
 }
 
 /// A position in the queue; left on drop.
-struct Queued<'a> {
-    shared: &'a Arc<Shared>,
+struct QueuePosition<'a> {
+    shared: &'a Arc<SharedSlots>,
     number: u64,
 }
 
-impl Drop for Queued<'_> {
+impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         let was_waiting = {
             let mut state = self.shared.state();

@@ -50,7 +50,7 @@ impl ToolErrorKind {
 /// [`Display`](fmt::Display) shows the model's message. [`ToolError::operator_detail`] is for the operator
 /// alone and is never serialised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Stored")]
+#[serde(from = "StoredError")]
 pub struct ToolError {
     kind: ToolErrorKind,
     code: Cow<'static, str>,
@@ -63,15 +63,15 @@ pub struct ToolError {
 /// The serialized form of a [`ToolError`]. An `internal` error is read with [`ToolError`]'s one message for it,
 /// so a forged frame cannot show its text to a model.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredError {
     kind: ToolErrorKind,
     code: String,
     message: String,
     hint: Option<String>,
 }
 
-impl From<Stored> for ToolError {
-    fn from(Stored { kind, code, message, hint }: Stored) -> Self {
+impl From<StoredError> for ToolError {
+    fn from(StoredError { kind, code, message, hint }: StoredError) -> Self {
         let message = match kind {
             ToolErrorKind::Internal => Self::INTERNAL_MESSAGE.to_owned(),
             _ => message,

@@ -17,7 +17,7 @@ impl JsonSchema {
     #[must_use]
     pub fn example<'r>(&self, roles: impl IntoIterator<Item = (&'r str, RoleKind)>) -> Value {
         let root = self.as_value();
-        let mut arguments = Making { root, left: MAX_VALUES }.value(root, MAX_DEPTH);
+        let mut arguments = ExampleBuilder { root, left: MAX_VALUES }.value(root, MAX_DEPTH);
         if let Value::Object(arguments) = &mut arguments {
             for (name, role) in roles {
                 if let Some(argument) = arguments.get_mut(name) {
@@ -34,13 +34,13 @@ impl JsonSchema {
 }
 
 /// An example under construction.
-struct Making<'s> {
+struct ExampleBuilder<'s> {
     root: &'s Value,
     /// The number of values that it may still get.
     left: usize,
 }
 
-impl Making<'_> {
+impl ExampleBuilder<'_> {
     fn value(&mut self, schema: &Value, depth: usize) -> Value {
         let (Some(map), Some(depth), Some(left)) =
             (schema.as_object(), depth.checked_sub(1), self.left.checked_sub(1))

@@ -16,12 +16,12 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod bootstrap;
 mod call;
 mod context;
 mod declaration;
 #[cfg(feature = "display")]
 pub mod display;
+mod envelope;
 mod error;
 mod event;
 mod example;
@@ -41,12 +41,12 @@ mod tool;
 mod words;
 
 pub use args::ToolArgs;
-pub use bootstrap::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 pub use call::{ToolCall, ToolResult};
 pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
 pub use declaration::{Declarations, ToolDeclaration};
 #[cfg(feature = "display")]
 pub use display::{Shown, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
+pub use envelope::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 pub use error::{ToolError, ToolErrorKind, chain};
 pub use event::{EventFn, ToolEvent};
 pub use executor::{CallTerms, OfferedTool, ToolExecutor};

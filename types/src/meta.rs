@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_said_is_written() {
+    fn unset_meta_fields_are_not_written() {
         assert_eq!(serde_json::to_string(&ToolMeta::default()).expect("encodes"), "{}");
         let meta =
             ToolMeta { aliases: vec!["grep_files".to_owned()], idempotent: true, ..ToolMeta::default() };

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused_with_the_reason() {
+    fn invalid_path_is_refused_with_the_reason() {
         assert_eq!(GuestPath::parse(""), Err(InvalidGuestPath::Empty));
         assert_eq!(GuestPath::parse("/shared/a\0b"), Err(InvalidGuestPath::Nul));
         let long = "a".repeat(5000);

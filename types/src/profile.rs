@@ -71,12 +71,12 @@ pub struct ProfileError {
 
 /// A fault found by a profile.
 #[derive(Debug)]
-struct Fault {
+struct ProfileFault {
     pointer: String,
     problem: &'static str,
 }
 
-impl Fault {
+impl ProfileFault {
     fn at(pointer: &str, problem: &'static str) -> Self {
         Self { pointer: pointer.to_owned(), problem }
     }
@@ -107,8 +107,8 @@ fn says_nothing(schema: &Value) -> bool {
 fn items_of_any_place(
     map: &mut Map<String, Value>,
     at: &str,
-    render: fn(&Value, &str) -> Result<Value, Fault>,
-) -> Result<(), Fault> {
+    render: fn(&Value, &str) -> Result<Value, ProfileFault>,
+) -> Result<(), ProfileFault> {
     let items = match (map.remove("prefixItems"), map.get("items")) {
         (Some(Value::Array(places)), _) => {
             let mut kinds: Vec<Value> = Vec::new();
@@ -121,7 +121,7 @@ fn items_of_any_place(
             if kinds.len() == 1 { kinds.remove(0) } else { json!({"anyOf": kinds}) }
         }
         (_, Some(items)) => render(items, &below(at, "items", None))?,
-        (_, None) => return Err(Fault::at(at, ANYTHING)),
+        (_, None) => return Err(ProfileFault::at(at, ANYTHING)),
     };
     map.insert("items".to_owned(), items);
     Ok(())

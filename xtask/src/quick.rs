@@ -27,7 +27,7 @@ pub(crate) fn quick(root: &Path, since: &str) -> anyhow::Result<()> {
     )?;
     let changed = changed(root, since)?;
     let mut ran = 0;
-    for Built { folder, name, program } in built(root)? {
+    for TestProgram { folder, name, program } in built(root)? {
         let top = folder.strip_prefix(root).ok().and_then(|below| below.iter().next());
         let is_changed = top.and_then(|top| top.to_str()).is_some_and(|top| changed.of(top));
         if is_changed || name == RULES {
@@ -49,15 +49,15 @@ pub(crate) fn quick(root: &Path, since: &str) -> anyhow::Result<()> {
 const RULES: &str = "repository";
 
 /// The folders below the root in which something changed.
-struct Changed(BTreeSet<String>);
+struct ChangedFolders(BTreeSet<String>);
 
-impl Changed {
+impl ChangedFolders {
     fn of(&self, folder: &str) -> bool {
         self.0.contains(folder) || OF_ALL.iter().any(|name| self.0.contains(*name))
     }
 }
 
-fn changed(root: &Path, since: &str) -> anyhow::Result<Changed> {
+fn changed(root: &Path, since: &str) -> anyhow::Result<ChangedFolders> {
     let mut tops = BTreeSet::new();
     for arguments in [
         &["diff", "--name-only", "-z", since, "--"][..],
@@ -73,11 +73,11 @@ fn changed(root: &Path, since: &str) -> anyhow::Result<Changed> {
         let names = String::from_utf8_lossy(&output.stdout).into_owned();
         tops.extend(names.split('\0').filter_map(|name| name.split('/').next()).map(str::to_owned));
     }
-    Ok(Changed(tops))
+    Ok(ChangedFolders(tops))
 }
 
 /// A test program.
-struct Built {
+struct TestProgram {
     /// Its crate's.
     folder: PathBuf,
     name: String,
@@ -85,7 +85,7 @@ struct Built {
 }
 
 /// Builds the unit tests of all crates and the repository's rules.
-fn built(root: &Path) -> anyhow::Result<Vec<Built>> {
+fn built(root: &Path) -> anyhow::Result<Vec<TestProgram>> {
     let arguments = [
         "test",
         "--workspace",
@@ -111,7 +111,7 @@ fn built(root: &Path) -> anyhow::Result<Vec<Built>> {
         let Some(program) = message["executable"].as_str() else { continue };
         let manifest = message["manifest_path"].as_str().context("an artifact has its manifest's path")?;
         let name = message["target"]["name"].as_str().context("an artifact has a name")?;
-        built.push(Built {
+        built.push(TestProgram {
             folder: Path::new(manifest).parent().context("a manifest lies in a folder")?.to_owned(),
             name: name.to_owned(),
             program: program.into(),

@@ -4,7 +4,7 @@ use portcullis_agent::AgentEnd;
 
 /// Description of an end without a complete answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct IncompleteEnd {
     /// Stable code, for programs.
     pub(super) code: &'static str,
     /// Message for people.
@@ -12,7 +12,7 @@ pub(super) struct Failure {
 }
 
 /// Describes why a run ended without a complete answer; none if it has one.
-pub(super) fn failure(end: &AgentEnd) -> Option<Failure> {
+pub(super) fn failure(end: &AgentEnd) -> Option<IncompleteEnd> {
     let (code, message) = match end {
         AgentEnd::Answer { .. } => return None,
         AgentEnd::MaxIterations { limit } => ("max_iterations", format!("max iterations reached: {limit}")),
@@ -27,7 +27,7 @@ pub(super) fn failure(end: &AgentEnd) -> Option<Failure> {
         AgentEnd::Provider { kind, message: _ } => ("provider", format!("the model gave no answer: {kind}")),
         AgentEnd::Internal { message: _ } => ("internal", "an internal error ended the run".to_owned()),
     };
-    Some(Failure { code, message })
+    Some(IncompleteEnd { code, message })
 }
 
 /// The run's answer, also if it was cut off.

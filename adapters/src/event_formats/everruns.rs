@@ -1,4 +1,4 @@
-//! [`Everruns`]: the event format of specification 000.
+//! [`EverrunsEvents`]: the event format of specification 000.
 
 use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_types::{Message, ToolEvent, ToolResult};
@@ -36,7 +36,7 @@ use crate::everruns::ToolExecutionResult;
 /// [`ToolEvent::Started`], [`ToolEvent::Heartbeat`], [`ToolEvent::Progress`], [`ToolEvent::Update`],
 /// [`ToolEvent::Pending`], and `timestamp`, which is optional there.
 #[derive(Debug, Default)]
-pub struct Everruns {
+pub struct EverrunsEvents {
     thread_id: String,
     run_id: String,
     /// Number of messages so far.
@@ -47,7 +47,7 @@ pub struct Everruns {
     arriving: OpenCalls<()>,
 }
 
-impl EventFormat for Everruns {
+impl EventFormat for EverrunsEvents {
     fn values(&mut self, event: &AgentEvent) -> Vec<Value> {
         match event {
             AgentEvent::AgentStart { agent_id, run_id } => {
@@ -74,7 +74,7 @@ impl EventFormat for Everruns {
     }
 }
 
-impl Everruns {
+impl EverrunsEvents {
     fn text(&mut self, delta: &str) -> Vec<Value> {
         let mut values = Vec::new();
         if delta.is_empty() {

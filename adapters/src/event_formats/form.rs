@@ -6,7 +6,7 @@ use portcullis_agent::AgentEvent;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Everruns, Hsafa, Yoagent};
+use super::{EverrunsEvents, Hsafa, YoagentEvents};
 
 /// An event format of another system. Use one for each run: a format keeps state between events.
 pub trait EventFormat: Send {
@@ -23,9 +23,9 @@ portcullis_types::words! {
     /// The available event formats.
     #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum EventForm {
-        /// Of specification 000: [`Everruns`].
+        /// Of specification 000: [`EverrunsEvents`].
         Everruns = "everruns",
-        /// Of specification 002: [`Yoagent`].
+        /// Of specification 002: [`YoagentEvents`].
         Yoagent = "yoagent",
         /// Of specification 003: [`Hsafa`].
         Hsafa = "hsafa",
@@ -37,8 +37,8 @@ impl EventForm {
     #[must_use]
     pub fn begin(self) -> Box<dyn EventFormat> {
         match self {
-            Self::Everruns => Box::new(Everruns::default()),
-            Self::Yoagent => Box::new(Yoagent::default()),
+            Self::Everruns => Box::new(EverrunsEvents::default()),
+            Self::Yoagent => Box::new(YoagentEvents::default()),
             Self::Hsafa => Box::new(Hsafa::default()),
         }
     }

@@ -43,12 +43,12 @@ pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 pub struct Hsafa {
     run_id: String,
     agent_id: String,
-    calls: OpenCalls<Call>,
+    calls: OpenCalls<CallProgress>,
 }
 
 /// State of a call in progress.
 #[derive(Debug, Default)]
-struct Call {
+struct CallProgress {
     tool: String,
     /// The arguments' text so far; empty when they are complete or too long.
     arguments: String,
@@ -94,7 +94,7 @@ impl Hsafa {
             ToolEvent::Requested { call_id, tool, arguments } => self.requested(call_id, tool, arguments),
             ToolEvent::ApprovalRequested { call_id } => vec![self.waiting(call_id, "approval")],
             ToolEvent::Pending { call_id } => {
-                if let Some(call) = self.calls.open(call_id, Call::default) {
+                if let Some(call) = self.calls.open(call_id, CallProgress::default) {
                     call.is_pending = true;
                 }
                 vec![self.waiting(call_id, "result")]
@@ -110,7 +110,7 @@ impl Hsafa {
 
     fn arriving(&mut self, call_id: &str, tool: &str, delta: &str) -> Vec<Value> {
         let is_new = !self.calls.has(call_id);
-        let new = || Call { tool: tool.to_owned(), is_all: true, ..Call::default() };
+        let new = || CallProgress { tool: tool.to_owned(), is_all: true, ..CallProgress::default() };
         let Some(call) = self.calls.open(call_id, new) else {
             // Too many calls to track: the call is reported with `Requested`.
             return Vec::new();
@@ -133,9 +133,9 @@ impl Hsafa {
 
     fn requested(&mut self, call_id: &str, tool: &str, arguments: &str) -> Vec<Value> {
         let is_new = !self.calls.has(call_id);
-        if let Some(call) = self.calls.open(call_id, Call::default) {
+        if let Some(call) = self.calls.open(call_id, CallProgress::default) {
             // The arguments are complete: the buffered text goes.
-            *call = Call { tool: tool.to_owned(), is_requested: true, ..Call::default() };
+            *call = CallProgress { tool: tool.to_owned(), is_requested: true, ..CallProgress::default() };
         }
         let mut values = Vec::new();
         if is_new {
@@ -219,7 +219,7 @@ impl Hsafa {
     }
 }
 
-impl Call {
+impl CallProgress {
     /// Adds to the arguments, and returns `partialArgs` if it is due.
     fn grow(&mut self, delta: &str) -> Option<Value> {
         self.is_all &= self.arguments.len() + delta.len() <= MAX_PARTIAL_ARGUMENT_BYTES;

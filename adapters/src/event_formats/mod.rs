@@ -26,7 +26,7 @@ mod tests;
 pub mod yoagent;
 
 pub use calls::MAX_OPEN_CALLS;
-pub use everruns::Everruns;
+pub use everruns::EverrunsEvents;
 pub use form::{EventForm, EventFormat, UnknownForm};
 pub use hsafa::{Hsafa, MAX_PARTIAL_ARGUMENT_BYTES};
-pub use yoagent::Yoagent;
+pub use yoagent::YoagentEvents;

@@ -6,18 +6,18 @@ use serde_json::{Map, Value};
 /// far. A number, a literal or a key that may continue is left out. None if the text holds no value yet, is
 /// not JSON, or nests deeper than [`MAX_DEPTH`].
 pub(super) fn partial(text: &str) -> Option<Value> {
-    Reader { rest: text }.value(0).ok().and_then(|read| read.value)
+    PartialReader { rest: text }.value(0).ok().and_then(|read| read.value)
 }
 
 /// Limit of nested objects and arrays.
 const MAX_DEPTH: usize = 64;
 
-struct Reader<'t> {
+struct PartialReader<'t> {
     rest: &'t str,
 }
 
 /// A value, and whether it is complete. An incomplete value ends the text.
-struct Read {
+struct PartialValue {
     value: Option<Value>,
     is_whole: bool,
 }
@@ -25,7 +25,7 @@ struct Read {
 /// The text is not JSON.
 struct NoJson;
 
-impl Read {
+impl PartialValue {
     fn whole(value: Value) -> Self {
         Self { value: Some(value), is_whole: true }
     }
@@ -37,10 +37,10 @@ impl Read {
     const NOTHING: Self = Self { value: None, is_whole: false };
 }
 
-impl Reader<'_> {
-    fn value(&mut self, depth: usize) -> Result<Read, NoJson> {
+impl PartialReader<'_> {
+    fn value(&mut self, depth: usize) -> Result<PartialValue, NoJson> {
         match self.peek() {
-            None => Ok(Read::NOTHING),
+            None => Ok(PartialValue::NOTHING),
             Some('{' | '[') if depth >= MAX_DEPTH => Err(NoJson),
             Some('{') => self.object(depth),
             Some('[') => self.array(depth),
@@ -49,41 +49,41 @@ impl Reader<'_> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Read, NoJson> {
+    fn object(&mut self, depth: usize) -> Result<PartialValue, NoJson> {
         self.skip(1);
         let mut object = Map::new();
         if self.take('}') {
-            return Ok(Read::whole(Value::Object(object)));
+            return Ok(PartialValue::whole(Value::Object(object)));
         }
         loop {
             let key = match self.peek() {
-                None => return Ok(Read::part(Value::Object(object))),
+                None => return Ok(PartialValue::part(Value::Object(object))),
                 Some('"') => self.string()?,
                 Some(_) => return Err(NoJson),
             };
             let (Some(Value::String(key)), true) = (key.value, key.is_whole) else {
-                return Ok(Read::part(Value::Object(object)));
+                return Ok(PartialValue::part(Value::Object(object)));
             };
             if !self.take(':') {
                 return if self.peek().is_none() {
-                    Ok(Read::part(Value::Object(object)))
+                    Ok(PartialValue::part(Value::Object(object)))
                 } else {
                     Err(NoJson)
                 };
             }
-            let Read { value, is_whole } = self.value(depth + 1)?;
+            let PartialValue { value, is_whole } = self.value(depth + 1)?;
             if let Some(value) = value {
                 object.insert(key, value);
             }
             if !is_whole {
-                return Ok(Read::part(Value::Object(object)));
+                return Ok(PartialValue::part(Value::Object(object)));
             }
             if self.take('}') {
-                return Ok(Read::whole(Value::Object(object)));
+                return Ok(PartialValue::whole(Value::Object(object)));
             }
             if !self.take(',') {
                 return if self.peek().is_none() {
-                    Ok(Read::part(Value::Object(object)))
+                    Ok(PartialValue::part(Value::Object(object)))
                 } else {
                     Err(NoJson)
                 };
@@ -91,30 +91,34 @@ impl Reader<'_> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Read, NoJson> {
+    fn array(&mut self, depth: usize) -> Result<PartialValue, NoJson> {
         self.skip(1);
         let mut array = Vec::new();
         if self.take(']') {
-            return Ok(Read::whole(Value::Array(array)));
+            return Ok(PartialValue::whole(Value::Array(array)));
         }
         loop {
-            let Read { value, is_whole } = self.value(depth + 1)?;
+            let PartialValue { value, is_whole } = self.value(depth + 1)?;
             array.extend(value);
             if !is_whole {
-                return Ok(Read::part(Value::Array(array)));
+                return Ok(PartialValue::part(Value::Array(array)));
             }
             if self.take(']') {
-                return Ok(Read::whole(Value::Array(array)));
+                return Ok(PartialValue::whole(Value::Array(array)));
             }
             if !self.take(',') {
-                return if self.peek().is_none() { Ok(Read::part(Value::Array(array))) } else { Err(NoJson) };
+                return if self.peek().is_none() {
+                    Ok(PartialValue::part(Value::Array(array)))
+                } else {
+                    Err(NoJson)
+                };
             }
         }
     }
 
     /// Finds the end of a string; `serde_json` decodes it. A truncated string is decoded up to its last
     /// complete character.
-    fn string(&mut self) -> Result<Read, NoJson> {
+    fn string(&mut self) -> Result<PartialValue, NoJson> {
         let mut is_escaped = false;
         // Positions at which the string can be cut, latest first: after each of its last characters.
         let mut cuts = [1; MAX_ESCAPE_CHARS];
@@ -122,7 +126,7 @@ impl Reader<'_> {
             if char == '"' && !is_escaped {
                 let text = &self.rest[..=at];
                 self.rest = &self.rest[at + 1..];
-                return Ok(Read::whole(serde_json::from_str(text).ok().ok_or(NoJson)?));
+                return Ok(PartialValue::whole(serde_json::from_str(text).ok().ok_or(NoJson)?));
             }
             is_escaped = char == '\\' && !is_escaped;
             cuts.rotate_right(1);
@@ -132,18 +136,18 @@ impl Reader<'_> {
         let cut_at = |cut: &usize| serde_json::from_str::<Value>(&format!("{}\"", &self.rest[..*cut])).ok();
         let value = cuts.iter().find_map(cut_at).ok_or(NoJson)?;
         self.rest = "";
-        Ok(Read::part(value))
+        Ok(PartialValue::part(value))
     }
 
     /// Parses a number, `true`, `false` or `null`; it is complete only if a separator follows.
-    fn word(&mut self) -> Result<Read, NoJson> {
+    fn word(&mut self) -> Result<PartialValue, NoJson> {
         let end = self.rest.find([',', '}', ']', ' ', '\t', '\n', '\r']);
         let Some(end) = end else {
-            return Ok(Read::NOTHING);
+            return Ok(PartialValue::NOTHING);
         };
         let value = serde_json::from_str(&self.rest[..end]).ok().ok_or(NoJson)?;
         self.rest = &self.rest[end..];
-        Ok(Read::whole(value))
+        Ok(PartialValue::whole(value))
     }
 
     /// The next character that is not white space.
@@ -181,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_read() {
+    fn truncated_json_yields_its_complete_members() {
         check("", None);
         check("  ", None);
         check("{", Some(&json!({})));
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_nothing() {
+    fn malformed_or_too_deep_json_yields_no_value() {
         for text in ["{1", "{\"a\" 1", "[1 2", "{\"a\": b,", "{\"a\":1 \"b\""] {
             check(text, None);
         }

@@ -111,7 +111,7 @@ fn name(event: &AgentEvent) -> &'static str {
 }
 
 #[test]
-fn what_is_the_operators_is_in_no_form() {
+fn operator_only_error_text_is_in_no_event_form() {
     let planted = runs().iter().flatten().filter(|event| format!("{event:?}").contains(SECRET)).count();
     assert_eq!(planted, 3, "a tool's error, a provider's failure, an end of our own");
     for form in EventForm::ALL {

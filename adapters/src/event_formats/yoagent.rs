@@ -1,4 +1,4 @@
-//! [`Yoagent`]: the event format of specification 002.
+//! [`YoagentEvents`]: the event format of specification 002.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub use words::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason,
 
 /// Event format of specification 002 ("Tool Execution Flow", "Consuming updates in your UI", "Progress
 /// Messages"). As in that project, `type` is the variant's name and every field is in camel case. Programs
-/// match on [`AgentEvent`], which [`Yoagent::events`] returns.
+/// match on [`AgentEvent`], which [`YoagentEvents::events`] returns.
 ///
 /// | event | fields | source |
 /// |---|---|---|
@@ -46,7 +46,7 @@ pub use words::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason,
 /// [`ToolEvent::ApprovalResolved`], [`ToolEvent::Pending`]. Omitted, because the events do not carry them: a
 /// message's `model`, `provider` and `timestamp`, cached tokens, costs.
 #[derive(Debug, Default)]
-pub struct Yoagent {
+pub struct YoagentEvents {
     /// Whether the model's message was started.
     is_writing: bool,
     /// The model's message of this turn.
@@ -58,13 +58,13 @@ pub struct Yoagent {
     stats: SessionStats,
 }
 
-impl EventFormat for Yoagent {
+impl EventFormat for YoagentEvents {
     fn values(&mut self, event: &agent::AgentEvent) -> Vec<Value> {
         self.events(event).into_iter().map(|event| json!(event)).collect()
     }
 }
 
-impl Yoagent {
+impl YoagentEvents {
     /// Converts an event to events of this format, in order.
     pub fn events(&mut self, event: &agent::AgentEvent) -> Vec<AgentEvent> {
         match event {

@@ -19,14 +19,14 @@ pub enum Everruns {}
 
 impl<T: Tool + 'static> IntoTool<Everruns> for T {
     fn into_tool(self) -> Arc<dyn portcullis_types::Tool> {
-        Arc::new(Adapter(self))
+        Arc::new(EverrunsAdapter(self))
     }
 }
 
-struct Adapter<T>(T);
+struct EverrunsAdapter<T>(T);
 
 #[async_trait]
-impl<T: Tool> portcullis_types::Tool for Adapter<T> {
+impl<T: Tool> portcullis_types::Tool for EverrunsAdapter<T> {
     fn schema(&self) -> FunctionDecl {
         FunctionDecl {
             name: self.0.name().to_owned(),

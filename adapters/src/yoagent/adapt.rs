@@ -20,14 +20,14 @@ pub enum Yoagent {}
 
 impl<T: AgentTool + 'static> IntoTool<Yoagent> for T {
     fn into_tool(self) -> Arc<dyn Tool> {
-        Arc::new(Adapter(self))
+        Arc::new(YoagentAdapter(self))
     }
 }
 
-struct Adapter<T>(T);
+struct YoagentAdapter<T>(T);
 
 #[async_trait]
-impl<T: AgentTool> Tool for Adapter<T> {
+impl<T: AgentTool> Tool for YoagentAdapter<T> {
     fn schema(&self) -> FunctionDecl {
         FunctionDecl {
             name: self.0.name().to_owned(),

@@ -16,7 +16,7 @@ use super::{
     provider::StreamProvider,
     types::{AgentEvent, AgentTool, ToolExecutionStrategy},
 };
-use crate::{IntoTool, event_formats::yoagent::Yoagent};
+use crate::{IntoTool, event_formats::yoagent::YoagentEvents};
 
 /// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
 /// conversation.
@@ -31,7 +31,7 @@ pub struct Agent {
     model: String,
     api_key: String,
     strategy: ToolExecutionStrategy,
-    tools: Tools,
+    tools: AgentTools,
     approver: Option<Arc<dyn Approver>>,
     store: InMemoryMessageStore,
     /// Lock held by the current run: a conversation has one run at a time.
@@ -49,7 +49,7 @@ impl Agent {
             model: String::new(),
             api_key: String::new(),
             strategy: ToolExecutionStrategy::default(),
-            tools: Tools::given(None, Vec::new()),
+            tools: AgentTools::given(None, Vec::new()),
             approver: None,
             store: InMemoryMessageStore::new(),
             turn: Arc::default(),
@@ -82,7 +82,7 @@ impl Agent {
     /// them are replaced, including those of [`Agent::with_runtime`].
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<Box<dyn AgentTool>>) -> Self {
-        self.tools = Tools::given(self.tools.runtime(), tools);
+        self.tools = AgentTools::given(self.tools.runtime(), tools);
         self
     }
 
@@ -93,7 +93,7 @@ impl Agent {
     /// specification 002's programs name no folder, and only named folders are opened.
     #[must_use]
     pub fn with_runtime(mut self, builder: RegistryBuilder) -> Self {
-        self.tools = Tools::given(Some(builder), self.tools.own());
+        self.tools = AgentTools::given(Some(builder), self.tools.own());
         self
     }
 
@@ -184,8 +184,8 @@ struct Needs {
 /// The events of a run, in the format of specification 002.
 pub struct AgentEvents {
     /// None when the run is over.
-    run: Option<Running>,
-    form: Yoagent,
+    run: Option<ActiveRun>,
+    form: YoagentEvents,
     ready: VecDeque<AgentEvent>,
     end: Option<AgentEnd>,
 }
@@ -197,7 +197,7 @@ impl AgentEvents {
     /// Dropping the future loses no event; the run pauses until the next event is requested.
     pub async fn recv(&mut self) -> Option<AgentEvent> {
         while self.ready.is_empty() {
-            let Running { run, events } = self.run.as_mut()?;
+            let ActiveRun { run, events } = self.run.as_mut()?;
             let event = match run.as_mut() {
                 Some(going) => tokio::select! {
                     // `biased`: events that are ready come before the end of the run.
@@ -233,8 +233,8 @@ impl AgentEvents {
 
     fn of(events: EventReceiver, run: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
-            run: Some(Running { run: Some(Box::pin(run)), events }),
-            form: Yoagent::default(),
+            run: Some(ActiveRun { run: Some(Box::pin(run)), events }),
+            form: YoagentEvents::default(),
             ready: VecDeque::new(),
             end: None,
         }
@@ -242,7 +242,7 @@ impl AgentEvents {
 
     /// The events of a run that could not begin.
     fn of_no_run(end: AgentEnd) -> Self {
-        let mut form = Yoagent::default();
+        let mut form = YoagentEvents::default();
         let begin = agent::AgentEvent::AgentStart { agent_id: AGENT.to_owned(), run_id: String::new() };
         let over = agent::AgentEvent::AgentEnd { end: end.clone() };
         let ready = [begin, over].iter().flat_map(|event| form.events(event)).collect();
@@ -251,7 +251,7 @@ impl AgentEvents {
 }
 
 /// A run, and its events.
-struct Running {
+struct ActiveRun {
     /// None when the run has ended and only events remain.
     run: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     events: EventReceiver,
@@ -264,41 +264,41 @@ impl fmt::Debug for AgentEvents {
 }
 
 /// An agent's tools.
-enum Tools {
+enum AgentTools {
     /// Not registered yet.
-    Given(Box<Given>),
+    Unregistered(Box<UnregisteredTools>),
     Registered(Arc<ToolRegistry>),
     /// Registration failed, for this reason.
     Refused(String),
 }
 
 #[derive(Default)]
-struct Given {
+struct UnregisteredTools {
     /// The builder of [`Agent::with_runtime`].
     runtime: Option<RegistryBuilder>,
     own: Vec<Box<dyn AgentTool>>,
 }
 
-impl Tools {
+impl AgentTools {
     fn given(runtime: Option<RegistryBuilder>, own: Vec<Box<dyn AgentTool>>) -> Self {
-        Self::Given(Box::new(Given { runtime, own }))
+        Self::Unregistered(Box::new(UnregisteredTools { runtime, own }))
     }
 
     /// Takes the builder.
     fn runtime(&mut self) -> Option<RegistryBuilder> {
-        let Self::Given(given) = self else { return None };
+        let Self::Unregistered(given) = self else { return None };
         given.runtime.take()
     }
 
     /// Takes the agent's own tools.
     fn own(&mut self) -> Vec<Box<dyn AgentTool>> {
-        let Self::Given(given) = self else { return Vec::new() };
+        let Self::Unregistered(given) = self else { return Vec::new() };
         mem::take(&mut given.own)
     }
 
     /// The registry of the tools, built on first use.
     fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
-        if let Self::Given(given) = self {
+        if let Self::Unregistered(given) = self {
             *self = match mem::take(&mut **given).registry() {
                 Ok(registry) => Self::Registered(Arc::new(registry)),
                 Err(error) => Self::Refused(chain(&error)),
@@ -307,12 +307,12 @@ impl Tools {
         match self {
             Self::Registered(registry) => Ok(Arc::clone(registry)),
             Self::Refused(why) => Err(why.clone()),
-            Self::Given(_) => Err("the tools are not registered".to_owned()),
+            Self::Unregistered(_) => Err("the tools are not registered".to_owned()),
         }
     }
 }
 
-impl Given {
+impl UnregisteredTools {
     fn registry(self) -> Result<ToolRegistry, BootstrapError> {
         let builder = self.runtime.unwrap_or_else(ToolRegistry::builder);
         let (shipped, own): (Vec<_>, Vec<_>) =

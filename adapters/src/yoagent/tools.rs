@@ -17,17 +17,17 @@ use super::types::{AgentTool, ToolContext, ToolError, ToolResult};
 #[must_use]
 pub fn default_tools() -> Vec<Box<dyn AgentTool>> {
     let shipped = portcullis_tools::native::useful_tools().into_iter();
-    shipped.map(|tool| -> Box<dyn AgentTool> { Box::new(Shipped::new(tool)) }).collect()
+    shipped.map(|tool| -> Box<dyn AgentTool> { Box::new(ShippedTool::new(tool)) }).collect()
 }
 
 /// A shipped tool behind the interface of specification 002.
-struct Shipped {
+struct ShippedTool {
     decl: FunctionDecl,
     label: String,
     tool: Arc<dyn Tool>,
 }
 
-impl Shipped {
+impl ShippedTool {
     fn new(tool: Arc<dyn Tool>) -> Self {
         let decl = tool.schema();
         let label = tool.label().unwrap_or_else(|| decl.name.clone());
@@ -36,7 +36,7 @@ impl Shipped {
 }
 
 #[async_trait]
-impl AgentTool for Shipped {
+impl AgentTool for ShippedTool {
     fn name(&self) -> &str {
         &self.decl.name
     }

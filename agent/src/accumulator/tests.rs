@@ -168,7 +168,7 @@ fn a_call_without_a_name_or_with_an_endless_one_does_not_run() {
 }
 
 #[test]
-fn only_so_many_calls_of_an_answer_run_and_the_rest_are_told() {
+fn calls_beyond_the_limit_of_an_answer_are_refused() {
     let pieces = (0..10_000).map(|nth| piece(nth, &format!("c{nth}"), "read", "{}"));
     let calls = assembled(pieces, &StopReason::ToolCalls);
     assert_eq!(calls.len(), 10_000);
@@ -202,7 +202,7 @@ fn an_answer_of_endless_calls_is_given_up() {
 }
 
 #[test]
-fn of_arguments_that_are_too_long_nothing_is_kept() {
+fn oversized_arguments_are_dropped_whole() {
     let largest = format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_CALL_ARGUMENT_BYTES - 8));
     assert_eq!(largest.len(), MAX_CALL_ARGUMENT_BYTES);
     let calls = assembled([piece(0, "a", "read", &largest)], &StopReason::ToolCalls);

@@ -127,7 +127,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_every_call_has_exactly_one_result(
+    fn every_call_has_exactly_one_result(
         config in config(),
         turns in prop::collection::vec(turn(), 1..8),
         acts in acts(),

@@ -103,7 +103,7 @@ async fn a_call_of_an_unknown_tool_goes_to_the_executor_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_calls_run_at_once() {
+async fn concurrent_calls_are_bounded() {
     let names: Vec<String> = (0..40).map(|nth| format!("c{nth}")).collect();
     let calls: Vec<_> = names.iter().map(|id| (id.as_str(), "r_sleep", "{}")).collect();
     let mut stage = Stage::new([ask_for(&calls)]);

@@ -179,7 +179,7 @@ async fn behind_a_lagging_reader_the_latest_update_of_a_call_stays() {
 }
 
 #[test]
-fn what_calls_tell_at_once_does_not_wait_and_has_an_end() {
+fn immediate_events_do_not_wait_and_are_bounded() {
     let (sender, receiver) = channel(1);
     for nth in 0..10_000 {
         sender.emit_now(started(&nth.to_string()));

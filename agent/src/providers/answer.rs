@@ -7,9 +7,9 @@ use portcullis_types::CancellationToken;
 
 use super::{
     connection::{self, Response},
-    decoder::Decoder,
+    decoder::AnswerDecoder,
     refusal::RequestIdentity,
-    retry::Failure,
+    retry::FailedRequest,
 };
 use crate::{Delta, DeltaStream};
 
@@ -17,12 +17,12 @@ use crate::{Delta, DeltaStream};
 #[derive(Debug)]
 pub(super) struct AnswerStream {
     response: Response,
-    decoder: Decoder,
+    decoder: AnswerDecoder,
     /// Pieces decoded and not yet taken; at most those of one chunk of the response.
     ready: VecDeque<Delta>,
     /// The failure that ends the answer, after all pieces before it are taken.
-    failed: Option<Failure>,
-    asked: RequestIdentity,
+    failed: Option<FailedRequest>,
+    identity: RequestIdentity,
     idle: Duration,
     cancel: CancellationToken,
 }
@@ -30,16 +30,16 @@ pub(super) struct AnswerStream {
 impl AnswerStream {
     pub(super) fn new(
         response: Response,
-        decoder: Decoder,
-        asked: RequestIdentity,
+        decoder: AnswerDecoder,
+        identity: RequestIdentity,
         idle: Duration,
         cancel: CancellationToken,
     ) -> Self {
-        Self { response, decoder, ready: VecDeque::new(), failed: None, asked, idle, cancel }
+        Self { response, decoder, ready: VecDeque::new(), failed: None, identity, idle, cancel }
     }
 
     /// Waits until the first piece with content, or the end. Until then the request may be retried.
-    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+    pub(super) async fn begin(&mut self) -> Result<(), FailedRequest> {
         while self.ready.iter().all(is_count) {
             // Keep the last count only; an answer of nothing but counts must not fill the queue.
             self.ready.drain(..self.ready.len().saturating_sub(1));
@@ -57,7 +57,7 @@ impl AnswerStream {
             let mut answer = answer?;
             loop {
                 if answer.cancel.is_cancelled() {
-                    return Some((Err(answer.asked.cancelled().error), None));
+                    return Some((Err(answer.identity.cancelled().error), None));
                 }
                 if let Some(delta) = answer.ready.pop_front() {
                     let over = matches!(delta, Delta::End(_));
@@ -78,11 +78,11 @@ impl AnswerStream {
             tokio::select! {
                 // `biased`: after a cancellation nothing more is read.
                 biased;
-                () = self.cancel.cancelled() => Err(self.asked.cancelled()),
+                () = self.cancel.cancelled() => Err(self.identity.cancelled()),
                 read = tokio::time::timeout(self.idle, connection::chunk(&mut self.response)) => match read {
                     Ok(Ok(chunk)) => Ok(chunk),
-                    Ok(Err(error)) => Err(self.asked.broken("broke the connection within its answer", error)),
-                    Err(_) => Err(self.asked.silent(self.idle)),
+                    Ok(Err(error)) => Err(self.identity.broken("broke the connection within its answer", error)),
+                    Err(_) => Err(self.identity.silent(self.idle)),
                 },
             }
         };
@@ -90,7 +90,7 @@ impl AnswerStream {
             Ok(Some(chunk)) => self.decoder.push(&chunk, &mut self.ready),
             Ok(None) => match self.decoder.finish(&mut self.ready) {
                 Ok(true) => Ok(()),
-                Ok(false) => return self.failed = Some(self.asked.cut_off()),
+                Ok(false) => return self.failed = Some(self.identity.cut_off()),
                 Err(fault) => Err(fault),
             },
             Err(failure) if self.cancel.is_cancelled() => return self.failed = Some(failure),
@@ -104,7 +104,7 @@ impl AnswerStream {
         if let Err(fault) = taken
             && !self.decoder.ended()
         {
-            self.failed = Some(self.asked.unreadable(fault));
+            self.failed = Some(self.identity.unreadable(fault));
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) type Response = http::Response<Incoming>;
 
 /// A client for one address.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ProviderClient {
     client: legacy::Client<Connector, Full<Bytes>>,
     /// The `Proxy-Authorization` of a proxy that forwards plain requests.
     proxy_authorization: Option<HeaderValue>,
@@ -44,7 +44,7 @@ pub(super) struct Client {
 /// from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but never for an address of
 /// this machine. It speaks only HTTP/1.1: giving an answer up closes its connection, which also ends the work
 /// at the other end.
-pub(super) fn client(address: &Url, limits: &ProviderLimits) -> Result<Client, ProviderError> {
+pub(super) fn client(address: &Url, limits: &ProviderLimits) -> Result<ProviderClient, ProviderError> {
     let proxies = (!settings::is_this_machine(address)).then(Matcher::from_env);
     through(proxies.as_ref(), address, limits)
 }
@@ -54,7 +54,7 @@ fn through(
     proxies: Option<&Matcher>,
     address: &Url,
     limits: &ProviderLimits,
-) -> Result<Client, ProviderError> {
+) -> Result<ProviderClient, ProviderError> {
     let proxy = proxies.and_then(|proxies| proxies.intercept(&uri(address).ok()?));
     let is_tls = |uri: &Uri| uri.scheme_str() == Some("https");
     let needs_trust = address.scheme() == "https" || proxy.as_ref().is_some_and(|proxy| is_tls(proxy.uri()));
@@ -79,10 +79,10 @@ fn through(
         .pool_idle_timeout(KEPT)
         .pool_timer(TokioTimer::new())
         .build(connector);
-    Ok(Client { client, proxy_authorization })
+    Ok(ProviderClient { client, proxy_authorization })
 }
 
-impl Client {
+impl ProviderClient {
     /// Sends a request, and waits for the head of the answer.
     pub(super) async fn post(
         &self,

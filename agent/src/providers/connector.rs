@@ -29,13 +29,13 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// Opens connections, each within a time limit.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
-    way: Way,
+    way: Route,
     /// Limit of the whole connect: name lookup, connection, tunnel, TLS.
     limit: Duration,
 }
 
 #[derive(Debug, Clone)]
-enum Way {
+enum Route {
     Direct(Secured),
     Tunnel(HttpsConnector<Tunnel<Secured>>),
     /// Always to the proxy, whatever host is asked.
@@ -48,7 +48,7 @@ type Secured = HttpsConnector<HttpConnector>;
 impl Connector {
     /// A connector to the requested host itself.
     pub(super) fn direct(tls: Arc<ClientConfig>, limit: Duration) -> Self {
-        Self { way: Way::Direct(secured(tls, limit)), limit }
+        Self { way: Route::Direct(secured(tls, limit)), limit }
     }
 
     /// A connector through a proxy's tunnel; the proxy sees only host and port.
@@ -62,12 +62,12 @@ impl Connector {
         if let Some(value) = authorization {
             tunnel = tunnel.with_auth(value);
         }
-        Self { way: Way::Tunnel(HttpsConnector::from((tunnel, tls))), limit }
+        Self { way: Route::Tunnel(HttpsConnector::from((tunnel, tls))), limit }
     }
 
     /// A connector to a proxy that reads the destination from each request.
     pub(super) fn passed_on(proxy: Uri, tls: Arc<ClientConfig>, limit: Duration) -> Self {
-        Self { way: Way::PassedOn(secured(tls, limit), proxy), limit }
+        Self { way: Route::PassedOn(secured(tls, limit), proxy), limit }
     }
 }
 
@@ -89,31 +89,31 @@ fn secured(tls: Arc<ClientConfig>, limit: Duration) -> Secured {
 type BoxError = Box<dyn Error + Send + Sync>;
 
 impl Service<Uri> for Connector {
-    type Response = Stream;
+    type Response = ConnectedStream;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<ConnectedStream, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         match &mut self.way {
-            Way::Direct(way) | Way::PassedOn(way, _) => way.poll_ready(cx),
-            Way::Tunnel(way) => way.poll_ready(cx),
+            Route::Direct(way) | Route::PassedOn(way, _) => way.poll_ready(cx),
+            Route::Tunnel(way) => way.poll_ready(cx),
         }
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
         let limit = self.limit;
         let connecting: Self::Future = match &mut self.way {
-            Way::Direct(way) => {
+            Route::Direct(way) => {
                 let connecting = way.call(to);
-                Box::pin(async move { Ok(Stream::new(connecting.await?, Requests::OfThatHost)) })
+                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, Requests::OfThatHost)) })
             }
-            Way::Tunnel(way) => {
+            Route::Tunnel(way) => {
                 let connecting = way.call(to);
-                Box::pin(async move { Ok(Stream::new(connecting.await?, Requests::OfThatHost)) })
+                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, Requests::OfThatHost)) })
             }
-            Way::PassedOn(way, proxy) => {
+            Route::PassedOn(way, proxy) => {
                 let connecting = way.call(proxy.clone());
-                Box::pin(async move { Ok(Stream::new(connecting.await?, Requests::PassedOn)) })
+                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, Requests::PassedOn)) })
             }
         };
         Box::pin(async move {
@@ -124,7 +124,7 @@ impl Service<Uri> for Connector {
 }
 
 /// An open connection.
-pub(super) struct Stream {
+pub(super) struct ConnectedStream {
     bytes: Pin<Box<dyn Bytes>>,
     requests: Requests,
 }
@@ -140,19 +140,19 @@ trait Bytes: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Bytes for T {}
 
-impl Stream {
+impl ConnectedStream {
     fn new(bytes: impl Bytes + 'static, requests: Requests) -> Self {
         Self { bytes: Box::pin(bytes), requests }
     }
 }
 
-impl Connection for Stream {
+impl Connection for ConnectedStream {
     fn connected(&self) -> Connected {
         Connected::new().proxy(self.requests == Requests::PassedOn)
     }
 }
 
-impl Read for Stream {
+impl Read for ConnectedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -162,7 +162,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for ConnectedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.bytes.as_mut().poll_write(cx, bytes)
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{
     frames::{FrameFault, Framer},
     refusal::RequestIdentity,
-    wire::{self, Progress, ReadFault, Reader},
+    wire::{self, AnswerReader, Progress, ReadFault},
 };
 use crate::{Delta, StopReason};
 
@@ -21,22 +21,27 @@ const CALL_PIECE_BYTES: usize = 32;
 
 /// Reads one answer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct AnswerDecoder {
     framer: Framer,
     wire_bytes_left: u64,
     answer: AnswerSoFar,
 }
 
-impl Decoder {
+impl AnswerDecoder {
     /// A decoder for an answer of at most `answer_bytes` from this provider.
-    pub(super) fn new(asked: RequestIdentity, answer_bytes: usize) -> Self {
-        let kind = asked.kind;
+    pub(super) fn new(identity: RequestIdentity, answer_bytes: usize) -> Self {
+        let kind = identity.kind;
         Self {
             framer: Framer::new(wire::framing(kind), answer_bytes.saturating_add(EVENT_OVERHEAD_BYTES)),
             wire_bytes_left: (answer_bytes as u64)
                 .saturating_add(EVENT_OVERHEAD_BYTES as u64)
                 .saturating_mul(WIRE_FACTOR),
-            answer: AnswerSoFar { asked, reader: wire::reader(kind), bytes_left: answer_bytes, ended: false },
+            answer: AnswerSoFar {
+                identity,
+                reader: wire::reader(kind),
+                bytes_left: answer_bytes,
+                ended: false,
+            },
         }
     }
 
@@ -75,8 +80,8 @@ impl Decoder {
 /// The content of the events.
 #[derive(Debug)]
 struct AnswerSoFar {
-    asked: RequestIdentity,
-    reader: Box<dyn Reader>,
+    identity: RequestIdentity,
+    reader: Box<dyn AnswerReader>,
     bytes_left: usize,
     ended: bool,
 }
@@ -102,7 +107,7 @@ impl AnswerSoFar {
         self.reader.rest(&mut rest);
         self.say(rest, out)?;
         self.ended = true;
-        out.push_back(Delta::End(self.asked.stopped(stop)));
+        out.push_back(Delta::End(self.identity.stopped(stop)));
         Ok(())
     }
 
@@ -137,8 +142,8 @@ mod tests {
     use super::*;
     use crate::providers::ProviderKind;
 
-    fn decoder(answer_bytes: usize) -> Decoder {
-        Decoder::new(RequestIdentity { kind: ProviderKind::OpenAi, key: None }, answer_bytes)
+    fn decoder(answer_bytes: usize) -> AnswerDecoder {
+        AnswerDecoder::new(RequestIdentity { kind: ProviderKind::OpenAi, key: None }, answer_bytes)
     }
 
     fn text(words: &str) -> String {

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_text_is_refused() {
+    fn frame_that_is_not_utf_8_is_refused() {
         assert_eq!(read(Framing::Events, 100, &[b"data: \xff\n\n"]), Err(FrameFault::NotText));
     }
 

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_without_being_shown() {
+    fn invalid_api_key_is_refused_without_being_shown() {
         let long = format!("{SECRET}{}", "x".repeat(MAX_KEY_BYTES));
         for text in ["", " \n", "sk-very-secret-0123\r\nx-evil: 1", "sk-very-secret-0123 é", &long] {
             let error = ApiKey::new(text).expect_err("refused");

@@ -11,7 +11,7 @@ use super::{
     ApiKey, ProviderKind,
     connection::{Response, chunk},
     frames::FrameFault,
-    retry::{Failure, RetryAdvice, asked_to_wait},
+    retry::{FailedRequest, RetryAdvice, asked_to_wait},
     wire::{self, ReadFault, ReportedError},
 };
 use crate::{ProviderError, ProviderErrorKind, StopReason};
@@ -37,7 +37,7 @@ pub(super) struct RequestIdentity {
 
 impl RequestIdentity {
     /// Checks that the response is an answer in the expected media type. Anything else is a failure.
-    pub(super) async fn checked(&self, response: Response) -> Result<Response, Failure> {
+    pub(super) async fn checked(&self, response: Response) -> Result<Response, FailedRequest> {
         let status = response.status();
         let expected = wire::media_type(self.kind);
         if let Some(kind) = wire::of_status(status.as_u16()) {
@@ -54,7 +54,7 @@ impl RequestIdentity {
                 self.words(&ReportedError::in_body(&text(response).await))
             };
             let error = self.error(kind, &format!("answered {status}: {said}")).with_status(status.as_u16());
-            return Err(Failure { error, again });
+            return Err(FailedRequest { error, again });
         }
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
@@ -64,45 +64,49 @@ impl RequestIdentity {
         let got = wire::shown(&self.without_key(media_type));
         let said = self.words(&ReportedError::in_body(&text(response).await));
         let what = format!("answered {got:?} instead of {expected}: {said}");
-        Err(Failure::last(self.error(ProviderErrorKind::Malformed, &what)))
+        Err(FailedRequest::last(self.error(ProviderErrorKind::Malformed, &what)))
     }
 
     /// The connection failed.
-    pub(super) fn broken(&self, what: &str, error: impl Error + Send + Sync + 'static) -> Failure {
+    pub(super) fn broken(&self, what: &str, error: impl Error + Send + Sync + 'static) -> FailedRequest {
         let error = self.error(ProviderErrorKind::Transport, what).with_source(error);
-        Failure::passing(error)
+        FailedRequest::passing(error)
     }
 
     /// The provider was silent for too long. A retry would most likely wait as long.
-    pub(super) fn silent(&self, limit: Duration) -> Failure {
+    pub(super) fn silent(&self, limit: Duration) -> FailedRequest {
         let what = format!("said nothing for {} s", limit.as_secs_f64());
-        Failure::last(self.error(ProviderErrorKind::Transport, &what))
+        FailedRequest::last(self.error(ProviderErrorKind::Transport, &what))
     }
 
     /// The request was cancelled.
-    pub(super) fn cancelled(&self) -> Failure {
-        Failure::last(self.error(ProviderErrorKind::Cancelled, "was asked for an answer that was cancelled"))
+    pub(super) fn cancelled(&self) -> FailedRequest {
+        FailedRequest::last(
+            self.error(ProviderErrorKind::Cancelled, "was asked for an answer that was cancelled"),
+        )
     }
 
     /// The answer stopped before its end.
-    pub(super) fn cut_off(&self) -> Failure {
+    pub(super) fn cut_off(&self) -> FailedRequest {
         let what = "broke its answer off: nothing says that it is whole";
-        Failure::passing(self.error(ProviderErrorKind::Incomplete, what))
+        FailedRequest::passing(self.error(ProviderErrorKind::Incomplete, what))
     }
 
     /// The answer cannot be decoded.
-    pub(super) fn unreadable(&self, fault: ReadFault) -> Failure {
-        let malformed = |what: &str| Failure::last(self.error(ProviderErrorKind::Malformed, what));
+    pub(super) fn unreadable(&self, fault: ReadFault) -> FailedRequest {
+        let malformed = |what: &str| FailedRequest::last(self.error(ProviderErrorKind::Malformed, what));
         match fault {
             ReadFault::Told(told) => {
                 let what = format!("broke its answer off: {}", self.words(&told));
                 let error = self.error(told.kind, &what);
                 match told.kind {
-                    ProviderErrorKind::Server | ProviderErrorKind::RateLimited => Failure::passing(error),
-                    _ => Failure::last(error),
+                    ProviderErrorKind::Server | ProviderErrorKind::RateLimited => {
+                        FailedRequest::passing(error)
+                    }
+                    _ => FailedRequest::last(error),
                 }
             }
-            ReadFault::NoReason => Failure::last(
+            ReadFault::NoReason => FailedRequest::last(
                 self.error(ProviderErrorKind::Incomplete, "ended its answer without saying that it is whole"),
             ),
             ReadFault::TooLarge | ReadFault::Frame(FrameFault::TooLarge) => {

@@ -11,22 +11,22 @@ use url::Url;
 use super::{
     ProviderKind, ProviderSettings, StrictTools,
     answer::AnswerStream,
-    connection::{self, Client},
-    decoder::Decoder,
+    connection::{self, ProviderClient},
+    decoder::AnswerDecoder,
     refusal::RequestIdentity,
-    retry::Failure,
+    retry::FailedRequest,
     settings,
-    wire::{self, Turn},
+    wire::{self, WireRequest},
 };
 use crate::{DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind};
 
 /// A model behind HTTP.
 #[derive(Debug)]
 pub struct RemoteProvider {
-    client: Client,
+    client: ProviderClient,
     base: Url,
     settings: ProviderSettings,
-    asked: RequestIdentity,
+    identity: RequestIdentity,
 }
 
 impl RemoteProvider {
@@ -38,8 +38,8 @@ impl RemoteProvider {
     pub fn new(settings: ProviderSettings) -> Result<Self, ProviderError> {
         let base = settings.address()?;
         let client = connection::client(&base, &settings.limits)?;
-        let asked = RequestIdentity { kind: settings.kind, key: settings.key.clone() };
-        Ok(Self { client, base, settings, asked })
+        let identity = RequestIdentity { kind: settings.kind, key: settings.key.clone() };
+        Ok(Self { client, base, settings, identity })
     }
 
     /// The settings.
@@ -49,23 +49,27 @@ impl RemoteProvider {
     }
 
     /// Sends one request, and waits until the answer begins.
-    async fn ask(&self, sent: &Sent, request: &ModelRequest) -> Result<AnswerStream, Failure> {
+    async fn ask(
+        &self,
+        sent: &EncodedRequest,
+        request: &ModelRequest,
+    ) -> Result<AnswerStream, FailedRequest> {
         let limits = &self.settings.limits;
         let send = self.client.post(sent.uri.clone(), sent.headers.clone(), sent.body.clone());
         // The idle limit starts after the connection, which has its own limit.
         let response = tokio::time::timeout(limits.connect + limits.idle, send)
             .await
-            .map_err(|_elapsed| self.asked.silent(limits.idle))?
-            .map_err(|error| self.asked.broken("cannot be reached, or broke the connection", error))?;
-        let response = self.asked.checked(response).await?;
-        let decoder = Decoder::new(self.asked.clone(), limits.answer_bytes);
+            .map_err(|_elapsed| self.identity.silent(limits.idle))?
+            .map_err(|error| self.identity.broken("cannot be reached, or broke the connection", error))?;
+        let response = self.identity.checked(response).await?;
+        let decoder = AnswerDecoder::new(self.identity.clone(), limits.answer_bytes);
         let mut answer =
-            AnswerStream::new(response, decoder, self.asked.clone(), limits.idle, request.cancel.clone());
+            AnswerStream::new(response, decoder, self.identity.clone(), limits.idle, request.cancel.clone());
         answer.begin().await?;
         Ok(answer)
     }
 
-    fn sent(&self, request: &ModelRequest) -> Result<Sent, ProviderError> {
+    fn sent(&self, request: &ModelRequest) -> Result<EncodedRequest, ProviderError> {
         let kind = self.settings.kind;
         let model = if request.model.is_empty() { &self.settings.model } else { &request.model };
         if model.is_empty() {
@@ -83,10 +87,10 @@ impl RemoteProvider {
         let mut headers = wire::headers(kind, self.settings.key.as_ref());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static(wire::media_type(kind)));
-        Ok(Sent {
+        Ok(EncodedRequest {
             uri: connection::uri(&wire::endpoint(kind, &self.base, model))?,
             headers,
-            body: wire::body(kind, Turn { model, request, strict, official })?.into(),
+            body: wire::body(kind, WireRequest { model, request, strict, official })?.into(),
         })
     }
 }
@@ -115,7 +119,7 @@ impl Provider for RemoteProvider {
         tokio::select! {
             // `biased`: a request that is cancelled already is not sent.
             biased;
-            () = cancel.cancelled() => Err(self.asked.cancelled().error),
+            () = cancel.cancelled() => Err(self.identity.cancelled().error),
             answer = asking => answer,
         }
     }
@@ -123,7 +127,7 @@ impl Provider for RemoteProvider {
 
 /// The request as it is sent, the same at each try.
 #[derive(Debug)]
-struct Sent {
+struct EncodedRequest {
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,

@@ -10,7 +10,7 @@ use crate::ProviderError;
 
 /// A failed request.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct FailedRequest {
     /// The error.
     pub(super) error: ProviderError,
     /// Whether a retry could succeed.
@@ -28,7 +28,7 @@ pub(super) enum RetryAdvice {
     After(Duration),
 }
 
-impl Failure {
+impl FailedRequest {
     /// A failure that is not retried.
     pub(super) fn last(error: ProviderError) -> Self {
         Self { error, again: RetryAdvice::Never }
@@ -87,8 +87,8 @@ mod tests {
         }
     }
 
-    fn failure(again: RetryAdvice) -> Failure {
-        Failure { error: ProviderError::new(ProviderErrorKind::Server, "x"), again }
+    fn failure(again: RetryAdvice) -> FailedRequest {
+        FailedRequest { error: ProviderError::new(ProviderErrorKind::Server, "x"), again }
     }
 
     #[test]

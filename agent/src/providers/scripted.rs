@@ -30,7 +30,7 @@ use portcullis_types::{MessageRole, async_trait};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{ProviderKind, ProviderLimits, decoder::Decoder, refusal::RequestIdentity};
+use super::{ProviderKind, ProviderLimits, decoder::AnswerDecoder, refusal::RequestIdentity};
 use crate::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
     Usage,
@@ -39,7 +39,7 @@ use crate::{
 /// A model that follows a script, turn by turn.
 #[derive(Debug, Default)]
 pub struct ScriptedProvider {
-    state: Mutex<State>,
+    state: Mutex<ScriptState>,
     pace: Duration,
 }
 
@@ -114,7 +114,7 @@ impl ScriptedProvider {
     /// ```
     pub fn from_lines(script: &str) -> Result<Self, ScriptError> {
         let mut turns = VecDeque::new();
-        let mut open: Option<Turn> = None;
+        let mut open: Option<ScriptedTurn> = None;
         for (number, text) in (1..).zip(script.lines()) {
             let text = text.trim();
             if text.is_empty() || text.starts_with('#') {
@@ -124,29 +124,29 @@ impl ScriptedProvider {
                 serde_json::from_str(text).map_err(|source| ScriptError::Line { line: number, source })?;
             let turn = open.get_or_insert_default();
             let over = match line {
-                Line::Expect(expect) if turn.pieces.is_empty() && turn.expect.is_none() => {
+                ScriptLine::Expect(expect) if turn.pieces.is_empty() && turn.expect.is_none() => {
                     turn.expect = Some(expect);
                     false
                 }
-                Line::Expect(_) => return Err(ScriptError::Misplaced { line: number }),
-                Line::Cut => true,
-                Line::Fail(fail) => {
-                    turn.pieces.push_back(Piece::Fail { kind: fail.kind, message: fail.message });
+                ScriptLine::Expect(_) => return Err(ScriptError::Misplaced { line: number }),
+                ScriptLine::Cut => true,
+                ScriptLine::Fail(fail) => {
+                    turn.pieces.push_back(ScriptedItem::Fail { kind: fail.kind, message: fail.message });
                     true
                 }
-                Line::End(end) => {
-                    turn.pieces.push_back(Piece::Delta(Delta::End(end.into())));
+                ScriptLine::End(end) => {
+                    turn.pieces.push_back(ScriptedItem::Delta(Delta::End(end.into())));
                     true
                 }
-                Line::Text(text) => turn.say(Delta::Text(text)),
-                Line::Thinking(text) => turn.say(Delta::Thinking(text)),
-                Line::Call(call) => turn.say(Delta::ToolCall(ToolCallDelta {
+                ScriptLine::Text(text) => turn.say(Delta::Text(text)),
+                ScriptLine::Thinking(text) => turn.say(Delta::Thinking(text)),
+                ScriptLine::Call(call) => turn.say(Delta::ToolCall(ToolCallDelta {
                     index: call.index,
                     id: call.id,
                     name: call.name,
                     arguments: call.arguments,
                 })),
-                Line::Usage(usage) => turn.say(Delta::Usage(Usage {
+                ScriptLine::Usage(usage) => turn.say(Delta::Usage(Usage {
                     input_tokens: usage.input_tokens,
                     output_tokens: usage.output_tokens,
                 })),
@@ -158,14 +158,14 @@ impl ScriptedProvider {
         if open.is_some() {
             return Err(ScriptError::NotFinished);
         }
-        Ok(Self { state: Mutex::new(State { turns, ..State::default() }), pace: Duration::ZERO })
+        Ok(Self { state: Mutex::new(ScriptState { turns, ..ScriptState::default() }), pace: Duration::ZERO })
     }
 
     /// Adds a turn with these pieces. Without a [`Delta::End`] it stops without an end.
     #[must_use]
     pub fn then(self, deltas: impl IntoIterator<Item = Delta>) -> Self {
-        let pieces = deltas.into_iter().map(Piece::Delta).collect();
-        self.state().turns.push_back(Turn { expect: None, pieces });
+        let pieces = deltas.into_iter().map(ScriptedItem::Delta).collect();
+        self.state().turns.push_back(ScriptedTurn { expect: None, pieces });
         self
     }
 
@@ -174,7 +174,7 @@ impl ScriptedProvider {
     #[must_use]
     pub fn then_recorded(self, kind: ProviderKind, body: &[u8]) -> Self {
         let asked = RequestIdentity { kind, key: None };
-        let mut decoder = Decoder::new(asked.clone(), ProviderLimits::default().answer_bytes);
+        let mut decoder = AnswerDecoder::new(asked.clone(), ProviderLimits::default().answer_bytes);
         let mut said = VecDeque::new();
         let read = decoder.push(body, &mut said).and_then(|()| decoder.finish(&mut said));
         let failure = match read {
@@ -182,14 +182,12 @@ impl ScriptedProvider {
             Ok(false) => Some(asked.cut_off()),
             Err(fault) => Some(asked.unreadable(fault)),
         };
-        let mut pieces: VecDeque<Piece> = said.into_iter().map(Piece::Delta).collect();
-        pieces.extend(
-            failure.map(|failure| Piece::Fail {
-                kind: failure.error.kind(),
-                message: failure.error.to_string(),
-            }),
-        );
-        self.state().turns.push_back(Turn { expect: None, pieces });
+        let mut pieces: VecDeque<ScriptedItem> = said.into_iter().map(ScriptedItem::Delta).collect();
+        pieces.extend(failure.map(|failure| ScriptedItem::Fail {
+            kind: failure.error.kind(),
+            message: failure.error.to_string(),
+        }));
+        self.state().turns.push_back(ScriptedTurn { expect: None, pieces });
         self
     }
 
@@ -212,12 +210,12 @@ impl ScriptedProvider {
         self.state().turns.len()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScriptState> {
         // No panic can leave the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self, request: &ModelRequest) -> Result<VecDeque<Piece>, ScriptError> {
+    fn next(&self, request: &ModelRequest) -> Result<VecDeque<ScriptedItem>, ScriptError> {
         let mut state = self.state();
         let over = ScriptError::Over { turns: state.requests.len() };
         let turn = state.turns.pop_front().ok_or(over)?;
@@ -239,7 +237,8 @@ impl Provider for ScriptedProvider {
             ProviderError::new(ProviderErrorKind::Configuration, "the script does not fit what is asked")
                 .with_source(error)
         })?;
-        if let Some(Piece::Fail { kind, message }) = pieces.pop_front_if(|p| matches!(p, Piece::Fail { .. }))
+        if let Some(ScriptedItem::Fail { kind, message }) =
+            pieces.pop_front_if(|p| matches!(p, ScriptedItem::Fail { .. }))
         {
             return Err(ProviderError::new(kind, message));
         }
@@ -256,8 +255,10 @@ impl Provider for ScriptedProvider {
                     return Some((Err(cancelled()), None));
                 }
                 match pieces.pop_front()? {
-                    Piece::Delta(delta) => Some((Ok(delta), Some(pieces))),
-                    Piece::Fail { kind, message } => Some((Err(ProviderError::new(kind, message)), None)),
+                    ScriptedItem::Delta(delta) => Some((Ok(delta), Some(pieces))),
+                    ScriptedItem::Fail { kind, message } => {
+                        Some((Err(ProviderError::new(kind, message)), None))
+                    }
                 }
             }
         })))
@@ -269,47 +270,47 @@ fn cancelled() -> ProviderError {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    turns: VecDeque<Turn>,
+struct ScriptState {
+    turns: VecDeque<ScriptedTurn>,
     requests: Vec<ModelRequest>,
 }
 
 #[derive(Debug, Default)]
-struct Turn {
+struct ScriptedTurn {
     expect: Option<Expect>,
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<ScriptedItem>,
 }
 
-impl Turn {
+impl ScriptedTurn {
     /// Adds a piece. Returns `false`, since the turn goes on.
     fn say(&mut self, delta: Delta) -> bool {
-        self.pieces.push_back(Piece::Delta(delta));
+        self.pieces.push_back(ScriptedItem::Delta(delta));
         false
     }
 }
 
 #[derive(Debug)]
-enum Piece {
+enum ScriptedItem {
     Delta(Delta),
     Fail { kind: ProviderErrorKind, message: String },
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum ScriptLine {
     Expect(Expect),
     Text(String),
     Thinking(String),
-    Call(Call),
+    Call(ScriptedCall),
     Usage(Tokens),
-    End(End),
+    End(ScriptedEnd),
     Fail(Fail),
     Cut,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Call {
+struct ScriptedCall {
     index: u64,
     id: Option<String>,
     name: Option<String>,
@@ -325,7 +326,7 @@ struct Tokens {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum End {
+enum ScriptedEnd {
     Stop,
     ToolCalls,
     Length,
@@ -333,14 +334,14 @@ enum End {
     Other(String),
 }
 
-impl From<End> for StopReason {
-    fn from(end: End) -> Self {
+impl From<ScriptedEnd> for StopReason {
+    fn from(end: ScriptedEnd) -> Self {
         match end {
-            End::Stop => Self::Stop,
-            End::ToolCalls => Self::ToolCalls,
-            End::Length => Self::Length,
-            End::ContentFilter => Self::ContentFilter,
-            End::Other(reason) => Self::Other(reason),
+            ScriptedEnd::Stop => Self::Stop,
+            ScriptedEnd::ToolCalls => Self::ToolCalls,
+            ScriptedEnd::Length => Self::Length,
+            ScriptedEnd::ContentFilter => Self::ContentFilter,
+            ScriptedEnd::Other(reason) => Self::Other(reason),
         }
     }
 }

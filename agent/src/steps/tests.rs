@@ -19,11 +19,12 @@ async fn relayed(stage: &Stage) -> (RunState, Vec<String>) {
         let name =
             serde_json::to_value(&state.next).expect("encodes")["type"].as_str().expect("text").to_owned();
         taken.push(name);
-        if matches!(state.next, Step::Over { .. }) {
+        if matches!(state.next, RunStep::Over { .. }) {
             return (state, taken);
         }
-        let patience = GracePeriod { cancel: stage.agent.handle().token(), grace: stage.agent.config.grace };
-        Steps::new(&stage.agent, patience, "run".to_owned()).take_one(&mut state).await;
+        let grace_period =
+            GracePeriod { cancel: stage.agent.handle().token(), grace: stage.agent.config.grace };
+        Steps::new(&stage.agent, grace_period, "run".to_owned()).take_one(&mut state).await;
         text = serde_json::to_string(&state).expect("encodes");
     }
 }
@@ -58,7 +59,7 @@ async fn another_driver_at_each_step_gives_the_same_run() {
         let [mut whole, parts] = stages(&script, 7);
         let run = whole.run().await;
         let (state, taken) = relayed(&parts).await;
-        assert_eq!(state.next, Step::Over { end: run.end });
+        assert_eq!(state.next, RunStep::Over { end: run.end });
         assert_eq!((state.iterations, state.usage), (run.iterations, run.usage));
         assert_eq!(parts.store.messages(), whole.store.messages());
         let events = whole.notes.events();
@@ -84,6 +85,6 @@ async fn a_message_that_waits_goes_on_with_a_new_number_of_turns() {
     let [stage, _] = stages(&[turns.clone(), vec![say("one")], turns, vec![say("two")]].concat(), 3);
     stage.agent.handle().follow_up("and then?").expect("room");
     let (state, _) = relayed(&stage).await;
-    assert_eq!(state.next, Step::Over { end: AgentEnd::Answer { text: "two".into() } });
+    assert_eq!(state.next, RunStep::Over { end: AgentEnd::Answer { text: "two".into() } });
     assert_eq!((state.iterations, state.turns), (6, 3));
 }

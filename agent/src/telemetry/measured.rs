@@ -1,4 +1,4 @@
-//! [`Measured`]: a span with a measured duration.
+//! [`MeasuredSpan`]: a span with a measured duration.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,13 +13,13 @@ use super::words::ERROR_TYPE;
 /// An open span. Its end is its start plus the monotonic time since, so that setting the clock changes
 /// neither the span nor its metric.
 #[derive(Debug)]
-pub(super) struct Measured {
+pub(super) struct MeasuredSpan {
     pub(super) span: BoxedSpan,
     started: SystemTime,
     since: Instant,
 }
 
-impl Measured {
+impl MeasuredSpan {
     pub(super) fn start(
         tracer: &BoxedTracer,
         name: String,

@@ -13,7 +13,7 @@ use super::{
     super::{AgentEvent, StopReason, Usage},
     MAX_CONTENT_BYTES, RecordedContent, TelemetrySettings,
     instruments::{Instruments, asked, model},
-    measured::Measured,
+    measured::MeasuredSpan,
     words::{
         ABANDONED, AGENT_ID, AGENT_NAME, CALL_ARGUMENTS, CALL_ID, CALL_RESULT, CHAT, EXECUTE_TOOL,
         FINISH_REASONS, INPUT_TOKENS, INVOKE_AGENT, OPERATION, OUTPUT_TOKENS, PROVIDER, RUN_ID, TOOL_NAME,
@@ -28,18 +28,18 @@ pub const MAX_TRACED_CALLS: usize = 1024;
 /// A run's open spans.
 #[derive(Debug)]
 pub(super) struct Run {
-    span: Measured,
+    span: MeasuredSpan,
     /// Context that makes new spans children of `span`.
     inside: Context,
     agent_id: String,
     chat: Option<Chat>,
-    calls: HashMap<String, Call>,
+    calls: HashMap<String, CallSpan>,
     untraced: i64,
 }
 
 #[derive(Debug)]
 struct Chat {
-    span: Measured,
+    span: MeasuredSpan,
     /// Duration of the answer, once it has come. The span stays open for the attributes that the turn's end
     /// brings.
     took: Option<Duration>,
@@ -48,8 +48,8 @@ struct Chat {
 }
 
 #[derive(Debug)]
-struct Call {
-    span: Measured,
+struct CallSpan {
+    span: MeasuredSpan,
     /// The name as requested. It becomes an attribute at the end: the SDK keeps both values of an attribute
     /// that is set twice, and the result has the tool's real name if this one is an alias.
     tool: String,
@@ -73,7 +73,7 @@ impl Run {
         attributes.extend(model(settings));
         let outside = Context::current();
         let name = format!("{INVOKE_AGENT} {agent_id}");
-        let span = Measured::start(tracer, name, SpanKind::Internal, attributes, &outside);
+        let span = MeasuredSpan::start(tracer, name, SpanKind::Internal, attributes, &outside);
         let inside = outside.with_remote_span_context(span.span.span_context().clone());
         Self { span, inside, agent_id: agent_id.to_owned(), chat: None, calls: HashMap::new(), untraced: 0 }
     }
@@ -92,7 +92,7 @@ impl Run {
                     "" => CHAT.to_owned(),
                     model => format!("{CHAT} {model}"),
                 };
-                let span = Measured::start(tracer, name, SpanKind::Client, asked(settings), &self.inside);
+                let span = MeasuredSpan::start(tracer, name, SpanKind::Client, asked(settings), &self.inside);
                 self.chat = Some(Chat { span, took: None, whole: false });
             }
             AgentEvent::MessageEnd { message } => {
@@ -134,7 +134,7 @@ impl Run {
             let error = error.filter(|_| !chat.whole);
             chat.end(settings, instruments, error);
         }
-        for (_, Call { mut span, tool, .. }) in self.calls.drain() {
+        for (_, CallSpan { mut span, tool, .. }) in self.calls.drain() {
             span.span.set_attribute(KeyValue::new(TOOL_NAME, tool));
             let took = span.elapsed();
             span.end(took, Some(ABANDONED));
@@ -169,12 +169,12 @@ impl Run {
             attributes.push(KeyValue::new(CALL_ARGUMENTS, within_limit(arguments)));
         }
         let name = format!("{EXECUTE_TOOL} {tool}");
-        let span = Measured::start(tracer, name, SpanKind::Internal, attributes, &self.inside);
-        self.calls.insert(call_id.to_owned(), Call { span, tool: tool.to_owned(), started: false });
+        let span = MeasuredSpan::start(tracer, name, SpanKind::Internal, attributes, &self.inside);
+        self.calls.insert(call_id.to_owned(), CallSpan { span, tool: tool.to_owned(), started: false });
     }
 
     fn answer(&mut self, settings: &TelemetrySettings, instruments: &Instruments, result: &ToolResult) {
-        let Some(Call { mut span, tool, started }) = self.calls.remove(&result.call_id) else { return };
+        let Some(CallSpan { mut span, tool, started }) = self.calls.remove(&result.call_id) else { return };
         let error = result.outcome.as_ref().err().map(|error| error.kind().as_str());
         if tool != result.tool {
             span.span.update_name(format!("{EXECUTE_TOOL} {}", result.tool));

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::*;
 use crate::{
     AuditError,
-    writer::{Kernel, Medium},
+    writer::{KernelMedium, Medium},
 };
 
 /// Acts like the real medium, except where the plan says otherwise.
@@ -32,17 +32,21 @@ struct Faulty {
 impl Medium for &'static Faulty {
     fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno> {
         match self.writes.lock().expect("is whole").pop_front() {
-            None => Kernel.write(file, bytes),
-            Some(Ok(some)) => Kernel.write(file, &bytes[..some]),
+            None => KernelMedium.write(file, bytes),
+            Some(Ok(some)) => KernelMedium.write(file, &bytes[..some]),
             Some(Err(errno)) => Err(errno),
         }
     }
     fn truncate(&self, file: &File, size: u64) -> Result<(), Errno> {
-        if self.truncates.load(Ordering::Relaxed) { Kernel.truncate(file, size) } else { Err(Errno::IO) }
+        if self.truncates.load(Ordering::Relaxed) {
+            KernelMedium.truncate(file, size)
+        } else {
+            Err(Errno::IO)
+        }
     }
     fn sync(&self, file: &File) -> Result<(), Errno> {
         let _ = self.synced.send(());
-        if self.syncs.load(Ordering::Relaxed) { Kernel.sync(file) } else { Err(Errno::IO) }
+        if self.syncs.load(Ordering::Relaxed) { KernelMedium.sync(file) } else { Err(Errno::IO) }
     }
 }
 

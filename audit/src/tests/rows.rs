@@ -6,13 +6,13 @@ use portcullis_types::{Access, SafetyTier, ToolErrorKind};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Confinement, MAX_ROW_BYTES, MountAccess, Subject, SubjectKind, Text, Verdict};
+use crate::{Confinement, MAX_ROW_BYTES, RecordedMount, Subject, SubjectKind, Text, Verdict};
 
-fn full(text: &str) -> (Arc<CallRecord>, Ending) {
+fn full(text: &str) -> (Arc<CallRecord>, CallEnding) {
     let text = Text::from(text);
     let some = || Some(Arc::clone(&text));
     let subject = |kind| Subject { argument: Arc::clone(&text), kind, value: Arc::clone(&text) };
-    let mount = |access| MountAccess { name: Arc::clone(&text), access };
+    let mount = |access| RecordedMount { name: Arc::clone(&text), access };
     let call = CallRecord {
         call_id: Arc::clone(&text),
         run_id: some(),
@@ -33,7 +33,7 @@ fn full(text: &str) -> (Arc<CallRecord>, Ending) {
         approval: some(),
         posture: some(),
     };
-    let ending = Ending {
+    let ending = CallEnding {
         outcome: Outcome::Error(ToolErrorKind::InvalidArguments),
         code: some(),
         duration: Some(Duration::MAX),
@@ -58,7 +58,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         tier: Some(SafetyTier::SideEffecting),
         confinement: Some(Confinement::Wasm),
         profile: Some("FileReadWrite".into()),
-        mounts: vec![MountAccess { name: "shared".into(), access: Access::Write }],
+        mounts: vec![RecordedMount { name: "shared".into(), access: Access::Write }],
         subjects: vec![Subject {
             argument: "path".into(),
             kind: SubjectKind::Path,
@@ -69,12 +69,12 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         posture: Some("full".into()),
         ..CallRecord::default()
     });
-    let ending = Ending {
+    let ending = CallEnding {
         code: Some("mount_read_only".into()),
         duration: Some(Duration::from_micros(90)),
         truncated: Some(true),
         mounts_used: vec!["shared".into()],
-        ..Ending::new(Outcome::Error(ToolErrorKind::Denied))
+        ..CallEnding::new(Outcome::Error(ToolErrorKind::Denied))
     };
     log.append(&Record::begin(&call)).expect("appends");
     log.append(&Record::end(&call, ending)).expect("appends");
@@ -160,7 +160,7 @@ fn a_full_length_path_is_not_cut() {
     let path = format!("/shared/{}", "p".repeat(4096 - 8));
     let subject = Subject { argument: "path".into(), kind: SubjectKind::Path, value: path.as_str().into() };
     let call = CallRecord { subjects: vec![subject.clone(), subject], ..CallRecord::default() };
-    log.append(&Record::end(&Arc::new(call), Ending::new(Outcome::Ok))).expect("appends");
+    log.append(&Record::end(&Arc::new(call), CallEnding::new(Outcome::Ok))).expect("appends");
     assert!(read(dir.path())[0].subjects.iter().all(|subject| *subject.value == *path));
 }
 

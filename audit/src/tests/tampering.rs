@@ -155,7 +155,7 @@ fn a_line_that_somebody_slipped_in_stops_the_writer() {
 }
 
 #[test]
-fn what_is_no_file_is_not_a_log() {
+fn link_or_folder_is_not_opened_as_a_log() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let path = log_path(dir.path());
     let refused = || {

@@ -130,7 +130,7 @@ fn nothing_outside_the_mounts_opens() {
 }
 
 #[test]
-fn nothing_moves_in_from_outside_or_between_mounts() {
+fn file_cannot_cross_a_mount_border() {
     if !kernel_has_layers() {
         return;
     }

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_owner_becomes_somebody_else() {
+    fn uid_map_moves_the_owner_only() {
         assert_eq!(lines(0, 5000), "0 5000 1\n1 1 4999\n");
         assert_eq!(lines(1000, 5000), "0 0 1000\n1000 5000 1\n1001 1001 3999\n");
         assert_eq!(lines(4999, 5000), "0 0 4999\n4999 5000 1\n");

@@ -13,18 +13,18 @@ use rustix::{
     process::Pid,
 };
 
-use crate::{ConfineError, Evidence, Layer, Outcome, sys::SharedPage};
+use crate::{ConfineError, Evidence, Layer, SyscallOutcome, sys::SharedPage};
 
 /// One attempt, made before and after its namespace is entered.
-pub(super) struct Attempt {
+pub(super) struct NamespaceAttempt {
     /// Completes "to …".
     what: &'static str,
     /// The exact refusal: another error could have another cause.
-    refusal: Outcome,
-    make: Box<dyn Fn() -> Outcome>,
+    refusal: SyscallOutcome,
+    make: Box<dyn Fn() -> SyscallOutcome>,
 }
 
-impl Attempt {
+impl NamespaceAttempt {
     /// The attempts for a namespace that a process enters itself. The first must succeed before; the others
     /// give more evidence if they do.
     pub(super) fn all(layer: Layer) -> io::Result<Vec<Self>> {
@@ -90,16 +90,16 @@ impl Attempt {
         })
     }
 
-    fn new(what: &'static str, errno: i32, make: impl Fn() -> Outcome + 'static) -> Self {
-        Self { what, refusal: Outcome::Failed(errno), make: Box::new(make) }
+    fn new(what: &'static str, errno: i32, make: impl Fn() -> SyscallOutcome + 'static) -> Self {
+        Self { what, refusal: SyscallOutcome::Failed(errno), make: Box::new(make) }
     }
 
-    pub(super) fn make(&self) -> Outcome {
+    pub(super) fn make(&self) -> SyscallOutcome {
         (self.make)()
     }
 
     /// Repeats the attempt under the layer.
-    pub(super) fn proof(&self, layer: Layer, before: Outcome) -> Result<Evidence, ConfineError> {
+    pub(super) fn proof(&self, layer: Layer, before: SyscallOutcome) -> Result<Evidence, ConfineError> {
         let after = self.make();
         if after == self.refusal {
             return Ok(Evidence { layer, canary: self.what.into(), before, after });
@@ -109,7 +109,7 @@ impl Attempt {
 }
 
 /// Whether the calling process can find this process.
-pub(super) fn find(process: Pid) -> Outcome {
+pub(super) fn find(process: Pid) -> SyscallOutcome {
     outcome(rustix::process::test_kill_process(process).map_err(rustix::io::Errno::raw_os_error))
 }
 
@@ -137,12 +137,12 @@ fn abstract_listener() -> io::Result<(UnixListener, UnixAddr)> {
     Err(io::ErrorKind::AddrInUse.into())
 }
 
-fn of(result: io::Result<()>) -> Outcome {
+fn of(result: io::Result<()>) -> SyscallOutcome {
     outcome(result.map_err(|error| error.raw_os_error().unwrap_or_default()))
 }
 
-fn outcome(result: Result<(), i32>) -> Outcome {
-    result.map_or_else(Outcome::Failed, |()| Outcome::Succeeded)
+fn outcome(result: Result<(), i32>) -> SyscallOutcome {
+    result.map_or_else(SyscallOutcome::Failed, |()| SyscallOutcome::Succeeded)
 }
 
 const NAME: &[u8] = b"portcullis";

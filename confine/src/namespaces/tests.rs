@@ -34,12 +34,12 @@ fn wanted(layers: &[Layer]) -> Namespaces {
     namespaces
 }
 
-fn status(inside: &Inside, layer: Layer) -> &LayerStatus {
+fn status(inside: &NamespacedProcess, layer: Layer) -> &LayerStatus {
     &inside.reports.iter().find(|report| report.layer == layer).unwrap().status
 }
 
 #[test]
-fn what_a_namespace_refuses_worked_before() {
+fn namespace_evidence_worked_before_entry() {
     if !may_enter() {
         return;
     }
@@ -51,8 +51,8 @@ fn what_a_namespace_refuses_worked_before() {
         assert_eq!(report.status, LayerStatus::Enforced, "{report:?}");
         assert!(!report.evidence.is_empty(), "{report:?}");
         for evidence in &report.evidence {
-            assert_eq!(evidence.before, Outcome::Succeeded, "{report:?}");
-            assert!(matches!(evidence.after, Outcome::Failed(_)), "{report:?}");
+            assert_eq!(evidence.before, SyscallOutcome::Succeeded, "{report:?}");
+            assert!(matches!(evidence.after, SyscallOutcome::Failed(_)), "{report:?}");
         }
     }
     assert!(inside.tree.is_none());
@@ -85,9 +85,9 @@ fn namespaces_a_container_refuses_are_missing_with_a_remedy() {
 }
 
 #[test]
-fn what_goes_on_working_under_a_namespace_is_an_error() {
+fn attempt_that_still_works_in_a_namespace_is_an_error() {
     for layer in OF_THREADS {
-        for attempt in Attempt::all(layer).unwrap() {
+        for attempt in NamespaceAttempt::all(layer).unwrap() {
             let proof = attempt.proof(layer, attempt.make());
             assert!(matches!(proof, Err(ConfineError::NotRefused { .. })), "{proof:?}");
         }

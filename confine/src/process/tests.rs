@@ -80,7 +80,7 @@ fn every_layer_is_proven_by_what_worked_before() {
             assert!(!report.evidence.is_empty(), "{report:?}");
             assert!(!matches!(report.status, LayerStatus::Waived), "{report:?}");
             for evidence in &report.evidence {
-                assert!(matches!(evidence.after, crate::Outcome::Failed(_)), "{evidence:?}");
+                assert!(matches!(evidence.after, crate::SyscallOutcome::Failed(_)), "{evidence:?}");
             }
         }
         let posture = ProcessPosture::new(layers.to_vec());
@@ -135,10 +135,10 @@ fn a_stock_container_is_enough() {
         enter_stock_container();
         assert_eq!(
             attempt(HarmlessCall::Test(TestCall::Unshare)),
-            crate::Outcome::Failed(libc::EPERM),
+            crate::SyscallOutcome::Failed(libc::EPERM),
             "the container refuses"
         );
-        assert_eq!(attempt(HarmlessCall::Clone3), crate::Outcome::Failed(libc::ENOSYS));
+        assert_eq!(attempt(HarmlessCall::Clone3), crate::SyscallOutcome::Failed(libc::ENOSYS));
         let layers = confine_privileges(&rules(&world), &probe_kernel()).expect("the layers hold");
         (layers, bash(&world, "echo $(echo ran); cat ../outside/secret"))
     });
@@ -219,12 +219,16 @@ fn other_processes_and_kernel_interfaces_are_out_of_reach() {
     let world = World::new();
     confined(&rules(&world), |_| {
         for call in TestCall::REFUSED_TO_PROGRAMS {
-            assert_eq!(attempt(HarmlessCall::Test(call)), crate::Outcome::Failed(libc::EPERM), "{call:?}");
+            assert_eq!(
+                attempt(HarmlessCall::Test(call)),
+                crate::SyscallOutcome::Failed(libc::EPERM),
+                "{call:?}"
+            );
         }
     });
     for call in [TestCall::Unshare, TestCall::Ptrace, TestCall::PrlimitOther, TestCall::ReniceOther] {
         let free = on_fresh_thread(|| attempt(HarmlessCall::Test(call)));
-        assert_ne!(free, crate::Outcome::Failed(libc::EPERM), "{call:?}");
+        assert_ne!(free, crate::SyscallOutcome::Failed(libc::EPERM), "{call:?}");
     }
 }
 

@@ -10,12 +10,12 @@ use std::{
 
 use super::*;
 use crate::{
-    Layer, Outcome, confine_current_thread,
+    Layer, SyscallOutcome, confine_current_thread,
     sys::{HarmlessCall, TestCall, attempt, attempt_page},
     testing::{World, assert_no_socket_can_be_made, confined, kernel_has_layers},
 };
 
-const REFUSED: Outcome = Outcome::Failed(libc::EPERM);
+const REFUSED: SyscallOutcome = SyscallOutcome::Failed(libc::EPERM);
 
 #[test]
 fn other_programs_processes_and_kernel_parts_are_out_of_reach() {
@@ -28,7 +28,7 @@ fn other_programs_processes_and_kernel_parts_are_out_of_reach() {
             assert_eq!(attempt(HarmlessCall::Test(call)), REFUSED, "{call:?}");
         }
         assert_eq!(attempt(HarmlessCall::Execve), REFUSED);
-        assert_eq!(attempt(HarmlessCall::Clone3), Outcome::Failed(libc::ENOSYS));
+        assert_eq!(attempt(HarmlessCall::Clone3), SyscallOutcome::Failed(libc::ENOSYS));
     });
 }
 
@@ -77,12 +77,12 @@ fn no_page_becomes_executable() {
     }
     let world = World::new();
     let (read, write, execute) = (libc::PROT_READ, libc::PROT_WRITE, libc::PROT_EXEC);
-    assert_eq!(attempt_page(read, Some(read | execute)), Outcome::Succeeded);
+    assert_eq!(attempt_page(read, Some(read | execute)), SyscallOutcome::Succeeded);
     confined(&world.only(Layer::Seccomp), |_| {
         assert_eq!(attempt_page(read | execute, None), REFUSED);
         assert_eq!(attempt_page(read | write | execute, None), REFUSED);
         assert_eq!(attempt_page(read | write, Some(read | execute)), REFUSED);
-        assert_eq!(attempt_page(libc::PROT_NONE, Some(read | write)), Outcome::Succeeded);
+        assert_eq!(attempt_page(libc::PROT_NONE, Some(read | write)), SyscallOutcome::Succeeded);
     });
 }
 
@@ -95,7 +95,7 @@ fn the_allocator_may_scan_and_give_back_its_pages() {
     let world = World::new();
     confined(&world.rules(), |_| {
         let outcome = attempt(HarmlessCall::Test(TestCall::PagemapScan));
-        assert_eq!(outcome, Outcome::Failed(libc::EBADF));
+        assert_eq!(outcome, SyscallOutcome::Failed(libc::EBADF));
         assert_ne!(attempt(HarmlessCall::Test(TestCall::MadviseSelf)), REFUSED);
     });
 }

@@ -37,7 +37,7 @@ fn both_layers_are_proven_on_the_thread() {
 }
 
 #[test]
-fn what_something_else_refused_before_is_no_proof() {
+fn call_refused_before_confinement_is_no_proof() {
     if !kernel_has_layers() {
         return;
     }
@@ -65,7 +65,7 @@ fn each_layer_holds_alone() {
     assert_eq!(*landlock.seccomp(), LayerStatus::Waived);
     assert!(landlock.evidence().iter().all(|evidence| evidence.layer == Layer::Landlock));
     confined(&world.only(Layer::Landlock), |_| {
-        assert_eq!(world.canary().attempt(Probe::Socket), Outcome::Succeeded);
+        assert_eq!(world.canary().attempt(Probe::Socket), SyscallOutcome::Succeeded);
         assert_eq!(world.canary().attempt(Probe::ReadState), Probe::ReadState.refusal());
     });
 
@@ -159,7 +159,7 @@ fn a_mount_that_contains_the_state_folder_is_noticed() {
         assert!(
             matches!(
                 error,
-                ConfineError::NotRefused { layer: Layer::Landlock, observed: Outcome::Succeeded, .. }
+                ConfineError::NotRefused { layer: Layer::Landlock, observed: SyscallOutcome::Succeeded, .. }
             ),
             "{error}"
         );
@@ -206,7 +206,7 @@ fn a_removed_canary_stops_the_thread() {
         std::fs::remove_file(world.path("state/canary")).unwrap();
         removed.send(()).unwrap();
         let error = worker.join().unwrap();
-        let absent = Outcome::Failed(libc::ENOENT);
+        let absent = SyscallOutcome::Failed(libc::ENOENT);
         assert!(matches!(error, ConfineError::NotRefused { observed, .. } if observed == absent), "{error}");
     });
 }

@@ -91,7 +91,7 @@ fn a_tree_goes_whole_and_links_in_it_are_not_followed() {
 }
 
 #[test]
-fn what_must_not_go_stays() {
+fn refused_delete_removes_no_file() {
     use ToolErrorKind as Kind;
     refused(
         r#"{"path":"tree"}"#,
@@ -161,7 +161,7 @@ fn a_deletion_that_stops_half_way_says_what_is_gone_and_left() {
     let target = Path::new("/host/shared/tree");
     let path = GuestPath::parse("tree").expect("a path");
     let deleted = Counts { files: 2, links: 0, directories: 1 };
-    let stop = Stop::At { path: target.join("a/b"), error: io::ErrorKind::PermissionDenied.into() };
+    let stop = DeletionStop::At { path: target.join("a/b"), error: io::ErrorKind::PermissionDenied.into() };
     let error = stop.error(&deleted, target, &path);
     assert_eq!(error.kind(), ToolErrorKind::Denied);
     assert_eq!(
@@ -169,10 +169,10 @@ fn a_deletion_that_stops_half_way_says_what_is_gone_and_left() {
         "`/shared/tree` is deleted only in part: 2 files, 1 directory; then not allowed to delete \
          `/shared/tree/a/b`"
     );
-    let stop = Stop::At { path: target.to_owned(), error: io::ErrorKind::PermissionDenied.into() };
+    let stop = DeletionStop::At { path: target.to_owned(), error: io::ErrorKind::PermissionDenied.into() };
     let error = stop.error(&Counts::default(), target, &path);
     assert_eq!(error.to_string(), "not allowed to delete `/shared/tree`");
-    let error = Stop::Limit.error(&deleted, target, &path);
+    let error = DeletionStop::Limit.error(&deleted, target, &path);
     assert_eq!(
         error.to_string(),
         "`/shared/tree` is deleted only in part: 2 files, 1 directory, as many as one call deletes; call \

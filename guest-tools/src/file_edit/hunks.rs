@@ -35,8 +35,8 @@ pub(super) fn show(old: &str, new: &str, places: &[usize], old_bytes: usize, new
         let moved = |at: usize, passages: usize| at + passages * new_bytes - passages * old_bytes;
         let new_begin = moved(begin, next);
         let new_end = line_end(new, moved(places[last], last) + new_bytes);
-        let mut before = Side { text: old, begin, end };
-        let mut after = Side { text: new, begin: new_begin, end: new_end };
+        let mut before = HunkSide { text: old, begin, end };
+        let mut after = HunkSide { text: new, begin: new_begin, end: new_end };
         push_hunk(&mut shown, &mut before, &mut after);
         next = last + 1;
     }
@@ -48,13 +48,13 @@ pub(super) fn show(old: &str, new: &str, places: &[usize], old_bytes: usize, new
 }
 
 /// Whole lines of one of the texts.
-struct Side<'a> {
+struct HunkSide<'a> {
     text: &'a str,
     begin: usize,
     end: usize,
 }
 
-impl<'a> Side<'a> {
+impl<'a> HunkSide<'a> {
     fn lines(&self) -> &'a str {
         &self.text[self.begin..self.end]
     }
@@ -64,11 +64,11 @@ impl<'a> Side<'a> {
     }
 }
 
-fn push_hunk(shown: &mut String, before: &mut Side<'_>, after: &mut Side<'_>) {
+fn push_hunk(shown: &mut String, before: &mut HunkSide<'_>, after: &mut HunkSide<'_>) {
     leave_out_same(before, after);
     let head = tail_lines(&before.text[..before.begin]);
     let tail: Vec<&str> = before.text[before.end..].split_inclusive('\n').take(CONTEXT_LINES).collect();
-    let place = |side: &Side<'_>| {
+    let place = |side: &HunkSide<'_>| {
         let first = 1 + line_breaks(&side.text[..side.begin]) - head.len();
         let count = side.lines().split_inclusive('\n').count() + head.len() + tail.len();
         format!("{first},{count}")
@@ -81,7 +81,7 @@ fn push_hunk(shown: &mut String, before: &mut Side<'_>, after: &mut Side<'_>) {
 }
 
 /// Narrows two sides to the lines in which they differ.
-fn leave_out_same(before: &mut Side<'_>, after: &mut Side<'_>) {
+fn leave_out_same(before: &mut HunkSide<'_>, after: &mut HunkSide<'_>) {
     let (old, new) = (before.lines().as_bytes(), after.lines().as_bytes());
     let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     // One side may be a prefix of the other.

@@ -149,7 +149,7 @@ fn crlf_line_breaks_are_kept() {
 }
 
 #[test]
-fn what_is_not_there_is_looked_for_without_white_space() {
+fn missing_text_is_searched_ignoring_white_space() {
     #[track_caller]
     fn check(text: &str, old: &str, message: &str) {
         let message = format!("'old_text' is not in `/shared/a`: {message}");
@@ -192,7 +192,7 @@ fn places_that_overlap_are_more_than_one() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn empty_or_unchanged_text_is_refused() {
     let kind = ToolErrorKind::InvalidArguments;
     refused(
         "x",
@@ -204,7 +204,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn what_is_no_text_file_is_refused() {
+fn edit_of_a_non_text_file_is_refused() {
     #[track_caller]
     fn check(path: &str, kind: ToolErrorKind, message: &str) {
         let folder = folder(b"a\xff");

@@ -54,7 +54,7 @@ fn refused(arguments: &str, kind: ToolErrorKind, message: &str) {
 }
 
 #[test]
-fn what_cannot_be_listed_is_said_with_the_guest_path() {
+fn list_error_names_the_guest_path() {
     refused(r#"{"path":"x"}"#, ToolErrorKind::NotFound, "no such directory `/shared/x`");
     refused(
         r#"{"path":"a.txt"}"#,
@@ -69,7 +69,8 @@ fn what_cannot_be_listed_is_said_with_the_guest_path() {
 #[test]
 fn a_listing_that_is_too_long_is_cut_at_a_line_and_says_so() {
     let mut listing = Listing { text: String::new(), full: false };
-    let entries = (0..600_000).map(|n| Entry { name: format!("file-{n:06}"), kind: Kind::File }).collect();
+    let entries =
+        (0..600_000).map(|n| ListedEntry { name: format!("file-{n:06}"), kind: EntryKind::File }).collect();
     listing.add(Path::new("/"), "", entries, 1);
     let text = listing.finish();
     let (entries, note) = text.rsplit_once('\n').expect("lines");

@@ -104,7 +104,7 @@ fn a_text_of_control_characters_fits_its_frame() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_with_the_guest_path() {
+fn read_error_names_the_guest_path() {
     use ToolErrorKind as Kind;
     refused(r#"{"path":"x"}"#, Kind::NotFound, "no such file `/shared/x`");
     refused(r#"{"path":"d"}"#, Kind::Failed, "`/shared/d` is a directory: use file_list");
@@ -168,7 +168,7 @@ fn a_part_takes_little_memory_however_long_its_lines_are() {
     drop(sparse(&folder));
     let path = GuestPath::parse("a").expect("a path");
     let file = folder.path().join("shared/a");
-    let source = || Source { file: File::open(&file).expect("opens"), bytes: 1 << 30, position: 0 };
+    let source = || FileSource { file: File::open(&file).expect("opens"), bytes: 1 << 30, position: 0 };
     let parts = [
         source().lines(1, None, &path),
         source().lines(1, Some(1), &path),
@@ -189,7 +189,7 @@ fn a_line_of_100_mb_is_passed_over_in_chunks() {
     std::io::Write::write_all(&mut OpenOptions::new().append(true).open(&path).expect("opens"), b"\nlast\n")
         .expect("writes");
     let path = GuestPath::parse("a").expect("a path");
-    let mut source = Source {
+    let mut source = FileSource {
         file: File::open(folder.path().join("shared/a")).expect("opens"),
         bytes: (100 << 20) + 6,
         position: 0,

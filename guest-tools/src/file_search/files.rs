@@ -12,9 +12,9 @@ use grep_searcher::{
 };
 
 use super::{
-    Chosen,
+    SearchReason,
     any_case::LineMatcher,
-    report::{Group, Line, Report},
+    report::{Group, SearchReport, SearchedLine},
 };
 
 /// The part of a file that is searched at once, in bytes: 256 KiB. Most files fit, so they take one read into
@@ -26,15 +26,15 @@ const WHOLE_BYTES: usize = 256 << 10;
 const MAX_LINE_BYTES: usize = 8 << 20;
 
 /// The searcher of files.
-pub(super) struct Files {
-    pub(super) report: Report,
+pub(super) struct FileSearcher {
+    pub(super) report: SearchReport,
     matcher: LineMatcher,
     searcher: Searcher,
     buffer: Box<[u8]>,
 }
 
-impl Files {
-    pub(super) fn new(matcher: LineMatcher, context: usize, report: Report) -> Self {
+impl FileSearcher {
+    pub(super) fn new(matcher: LineMatcher, context: usize, report: SearchReport) -> Self {
         let searcher = SearcherBuilder::new()
             .line_terminator(LineTerminator::crlf())
             .before_context(context)
@@ -50,14 +50,14 @@ impl Files {
     /// A walked file with a NUL byte is binary: it is skipped, or, if long, searched up to the part with that
     /// byte. A file that the call names is searched like in ripgrep, but a match in it is only reported and
     /// not shown.
-    pub(super) fn search(&mut self, system: &Path, guest: &str, chosen: Chosen) {
+    pub(super) fn search(&mut self, system: &Path, guest: &str, chosen: SearchReason) {
         let Self { report, matcher, searcher, buffer } = self;
         searcher.set_binary_detection(match chosen {
-            Chosen::ByName => BinaryDetection::convert(0),
-            Chosen::ByWalk => BinaryDetection::quit(0),
+            SearchReason::ByName => BinaryDetection::convert(0),
+            SearchReason::ByWalk => BinaryDetection::quit(0),
         });
         let group = report.begin(guest);
-        let mut sink = Lines { report, matcher, group, chosen, binary: None };
+        let mut sink = LineSink { report, matcher, group, chosen, binary: None };
         let searched = File::open(system).and_then(|mut file| {
             let filled = fill(&mut file, buffer)?;
             if filled < buffer.len() {
@@ -65,13 +65,13 @@ impl Files {
             }
             searcher.search_reader(&*matcher, (&**buffer).chain(file), &mut sink)
         });
-        let Lines { group, binary, .. } = sink;
+        let LineSink { group, binary, .. } = sink;
         match searched {
-            Ok(()) if binary.is_some() && chosen == Chosen::ByWalk && group.is_empty() => {
+            Ok(()) if binary.is_some() && chosen == SearchReason::ByWalk && group.is_empty() => {
                 report.binary += 1;
                 return;
             }
-            Ok(()) => report.cut_at_binary += usize::from(binary.is_some() && chosen == Chosen::ByWalk),
+            Ok(()) => report.cut_at_binary += usize::from(binary.is_some() && chosen == SearchReason::ByWalk),
             Err(error) if is_line_too_long(&error) => report.cut_at_long_line += 1,
             // Deleted since its directory was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
@@ -105,16 +105,16 @@ fn is_line_too_long(error: &io::Error) -> bool {
 }
 
 /// Receives the lines of one file.
-struct Lines<'a> {
-    report: &'a mut Report,
+struct LineSink<'a> {
+    report: &'a mut SearchReport,
     matcher: &'a LineMatcher,
     group: Group,
-    chosen: Chosen,
+    chosen: SearchReason,
     /// The offset of the first NUL byte.
     binary: Option<u64>,
 }
 
-impl Sink for Lines<'_> {
+impl Sink for LineSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
@@ -125,14 +125,14 @@ impl Sink for Lines<'_> {
         let bytes = found.bytes();
         let number = found.line_number().unwrap_or_default();
         let place = || self.matcher.find(bytes).ok().flatten().map_or(0, |found| found.start());
-        Ok(self.report.add_match(&mut self.group, Line { number, bytes }, place))
+        Ok(self.report.add_match(&mut self.group, SearchedLine { number, bytes }, place))
     }
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> io::Result<bool> {
         if self.binary.is_some() {
             return Ok(true);
         }
-        let line = Line { number: found.line_number().unwrap_or_default(), bytes: found.bytes() };
+        let line = SearchedLine { number: found.line_number().unwrap_or_default(), bytes: found.bytes() };
         let announces_match = *found.kind() == SinkContextKind::Before;
         Ok(self.report.add_context(&mut self.group, line, announces_match))
     }
@@ -144,6 +144,6 @@ impl Sink for Lines<'_> {
 
     fn binary_data(&mut self, _: &Searcher, offset: u64) -> io::Result<bool> {
         self.binary.get_or_insert(offset);
-        Ok(self.chosen == Chosen::ByName)
+        Ok(self.chosen == SearchReason::ByName)
     }
 }

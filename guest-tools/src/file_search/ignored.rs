@@ -17,7 +17,7 @@ const MAX_RULES_BYTES: usize = 128 << 10;
 #[derive(Debug, Default)]
 pub(super) struct IgnoreRules {
     /// The directories from the mount to the current place that have ignore files, in order.
-    scopes: Vec<Scope>,
+    scopes: Vec<IgnoreScope>,
     /// The number of directories that the walk has entered and not left.
     depth: usize,
     bytes: usize,
@@ -27,7 +27,7 @@ pub(super) struct IgnoreRules {
 
 /// The verdict of the ignore files on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum IgnoreVerdict {
     Ignored,
     /// A pattern with `!` includes it.
     Asked,
@@ -44,7 +44,7 @@ pub(super) enum IgnoreFile {
 
 /// The ignore files of one directory.
 #[derive(Debug)]
-struct Scope {
+struct IgnoreScope {
     /// The depth of the directory; 0 for those above the walk.
     depth: usize,
     bytes: usize,
@@ -101,18 +101,18 @@ impl IgnoreRules {
     }
 
     /// The verdict of the files on an entry.
-    pub(super) fn verdict(&self, guest: &str, is_directory: bool) -> Verdict {
+    pub(super) fn verdict(&self, guest: &str, is_directory: bool) -> IgnoreVerdict {
         for kind in IgnoreFile::ALL {
             let files = self.scopes.iter().rev().flat_map(|scope| &scope.files);
             for (_, rules) in files.filter(|(file, _)| *file == kind) {
                 match rules.matched(guest, is_directory) {
-                    found if found.is_ignore() => return Verdict::Ignored,
-                    found if found.is_whitelist() => return Verdict::Asked,
+                    found if found.is_ignore() => return IgnoreVerdict::Ignored,
+                    found if found.is_whitelist() => return IgnoreVerdict::Asked,
                     _ => {}
                 }
             }
         }
-        Verdict::Unnamed
+        IgnoreVerdict::Unnamed
     }
 
     /// Notes about rules that could not be applied, one sentence each.
@@ -128,7 +128,7 @@ impl IgnoreRules {
     }
 
     fn add(&mut self, directory: &str, outer_bytes: usize, present: impl Iterator<Item = IgnoreFile>) {
-        let mut scope = Scope { depth: self.depth, bytes: 0, files: Vec::new() };
+        let mut scope = IgnoreScope { depth: self.depth, bytes: 0, files: Vec::new() };
         for file in present {
             let path = format!("{directory}/{}", file.name());
             let room = MAX_RULES_BYTES - self.bytes - scope.bytes;

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_expression_is_said_with_its_place() {
+    fn expression_error_names_its_place() {
         refused(
             "foo(",
             "not a regular expression: regex parse error:\n    foo(\n       ^\nerror: unclosed group",
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn as_a_text_nothing_is_special() {
+    fn literal_query_has_no_special_characters() {
         for query in ["foo(", "a)|(b", "\\", "[", "*"] {
             assert!(matcher(query, false, true).is_ok() && matcher(query, false, false).is_ok(), "{query}");
         }

@@ -15,7 +15,7 @@ const NAMED_FILES: usize = 5;
 
 /// The results of a search so far, and counts of what it could not search.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct SearchReport {
     text: String,
     max_results: usize,
     /// Whether lines stand in groups, separated by `--`.
@@ -45,7 +45,7 @@ pub(super) struct Group {
 
 /// A line of a file, line break included.
 #[derive(Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct SearchedLine<'a> {
     pub(super) number: u64,
     pub(super) bytes: &'a [u8],
 }
@@ -61,7 +61,7 @@ impl Group {
     }
 }
 
-impl Report {
+impl SearchReport {
     pub(super) fn new(max_results: usize, grouped: bool) -> Self {
         Self {
             text: String::new(),
@@ -95,7 +95,12 @@ impl Report {
 
     /// Adds a matching line; returns whether more are wanted. `place` gives the offset of the match in the
     /// line.
-    pub(super) fn add_match(&mut self, group: &mut Group, line: Line<'_>, place: impl Fn() -> usize) -> bool {
+    pub(super) fn add_match(
+        &mut self,
+        group: &mut Group,
+        line: SearchedLine<'_>,
+        place: impl Fn() -> usize,
+    ) -> bool {
         if self.is_at_limit() {
             return false;
         }
@@ -105,7 +110,12 @@ impl Report {
     }
 
     /// Adds a line near a matching one; returns whether more are wanted.
-    pub(super) fn add_context(&mut self, group: &mut Group, line: Line<'_>, announces_match: bool) -> bool {
+    pub(super) fn add_context(
+        &mut self,
+        group: &mut Group,
+        line: SearchedLine<'_>,
+        announces_match: bool,
+    ) -> bool {
         if announces_match && self.is_at_limit() {
             return false;
         }
@@ -168,7 +178,7 @@ impl Report {
         self.more
     }
 
-    fn add(&mut self, group: &mut Group, mark: char, line: Line<'_>, place: impl Fn() -> usize) {
+    fn add(&mut self, group: &mut Group, mark: char, line: SearchedLine<'_>, place: impl Fn() -> usize) {
         if group.broken && self.grouped && !self.text.is_empty() {
             self.text.push_str("--\n");
         }
@@ -235,9 +245,9 @@ mod tests {
 
     #[track_caller]
     fn check(line: &[u8], place: usize, shown: &str) {
-        let mut report = Report::new(9, false);
+        let mut report = SearchReport::new(9, false);
         let mut group = report.begin("/shared/a");
-        assert!(report.add_match(&mut group, Line { number: 7, bytes: line }, || place));
+        assert!(report.add_match(&mut group, SearchedLine { number: 7, bytes: line }, || place));
         assert_eq!(report.lines(), format!("/shared/a:7:{shown}\n"));
     }
 
@@ -258,15 +268,15 @@ mod tests {
 
     #[test]
     fn a_path_with_a_line_break_stays_on_its_line() {
-        let report = Report::new(9, false);
+        let report = SearchReport::new(9, false);
         assert_eq!(report.begin("/shared/a\nb").path, r#""/shared/a\nb""#);
     }
 
     #[test]
     fn lines_of_control_characters_fit_the_frame() {
-        let mut report = Report::new(usize::MAX, false);
+        let mut report = SearchReport::new(usize::MAX, false);
         let mut group = report.begin("/shared/a");
-        let line = Line { number: 1, bytes: &[1; 400] };
+        let line = SearchedLine { number: 1, bytes: &[1; 400] };
         while report.add_match(&mut group, line, || 0) {}
         let lines = report.lines();
         assert!(lines.ends_with("\u{1}\n") && lines.len() < 2 << 20, "{}", lines.len());

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_match_holds_is_found() {
+    fn literal_in_every_match_is_required() {
         check("abc", &[("abc", false)]);
         check("(?i)abc", &[("abc", true)]);
         check(r"(?i)impl \w+ for x", &[("impl ", true), (" for x", true)]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_left_out_is_not_required() {
+    fn optional_literal_is_not_required() {
         check("a|b", &[]);
         check("(?i)x(ab|cd)y", &[("x", true), ("y", true)]);
         check("(?i)(ab)?", &[]);

@@ -111,7 +111,7 @@ fn lines_around_a_match_have_other_marks() {
 }
 
 #[test]
-fn that_nothing_matches_is_said_with_what_was_skipped() {
+fn empty_result_names_the_skipped_files() {
     check(&[("a", b"1"), ("b", b"2")], &json!({"query": "x"}), "no matches in 2 files");
     check(
         &[
@@ -383,7 +383,7 @@ fn a_search_without_time_says_so() {
 }
 
 #[test]
-fn what_cannot_be_searched_is_said_with_the_guest_path() {
+fn search_error_names_the_guest_path() {
     use ToolErrorKind as Kind;
     refused(&json!({"query": "x", "path": "q"}), Kind::NotFound, "no such file `/shared/q`");
     refused(

@@ -10,7 +10,7 @@ use ignore::overrides::{Override, OverrideBuilder};
 use portcullis_sdk::{GuestPath, ToolError};
 
 use super::{
-    ignored::{IgnoreFile, IgnoreRules, Verdict},
+    ignored::{IgnoreFile, IgnoreRules, IgnoreVerdict},
     report::counted,
 };
 
@@ -26,12 +26,12 @@ const NAME_BYTES: usize = 32;
 
 /// A walk over a tree. It does not follow links, so it cannot loop, and it does not recurse.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct FileWalk {
     /// The current entry in the system's notation: `outer_bytes` of a test's folder (none in a module), then
     /// the guest path.
     path: String,
     outer_bytes: usize,
-    levels: Vec<Level>,
+    levels: Vec<OpenDirectory>,
     pending_bytes: usize,
     globs: Override,
     rules: IgnoreRules,
@@ -44,27 +44,27 @@ pub(super) struct Walk {
 
 /// A file that the walk found.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundFile<'a> {
     pub(super) system: &'a str,
     pub(super) guest: &'a str,
 }
 
 /// A directory whose entries are being visited.
 #[derive(Debug)]
-struct Level {
+struct OpenDirectory {
     /// The length of its path.
     path_bytes: usize,
-    entries: vec::IntoIter<Entry>,
+    entries: vec::IntoIter<WalkEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct WalkEntry {
     name: Box<str>,
-    kind: Kind,
+    kind: WalkEntryKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum WalkEntryKind {
     File,
     Directory,
     /// The file system does not report the kind with the name. On WASI also a pipe.
@@ -73,7 +73,7 @@ enum Kind {
     Other,
 }
 
-impl Walk {
+impl FileWalk {
     /// A walk below a directory, with the ignore files of its parents within the mount.
     pub(super) fn of(root: &Path, guest: &GuestPath, glob: Option<&str>) -> Result<Self, ToolError> {
         let globs = globs(guest, glob)?;
@@ -99,11 +99,11 @@ impl Walk {
     }
 
     /// The next file, in the order of names.
-    pub(super) fn next_file(&mut self) -> Option<Found<'_>> {
+    pub(super) fn next_file(&mut self) -> Option<FoundFile<'_>> {
         loop {
             let level = self.levels.last_mut()?;
             self.path.truncate(level.path_bytes);
-            let Some(Entry { name, kind }) = level.entries.next() else {
+            let Some(WalkEntry { name, kind }) = level.entries.next() else {
                 self.levels.pop();
                 self.rules.leave();
                 continue;
@@ -111,15 +111,15 @@ impl Walk {
             self.pending_bytes -= name.len() + NAME_BYTES;
             self.path.push('/');
             self.path.push_str(&name);
-            let kind = if kind == Kind::Untold { self.look() } else { kind };
-            if kind == Kind::Other || !self.is_wanted(&name, kind == Kind::Directory) {
+            let kind = if kind == WalkEntryKind::Untold { self.look() } else { kind };
+            if kind == WalkEntryKind::Other || !self.is_wanted(&name, kind == WalkEntryKind::Directory) {
                 continue;
             }
-            if kind == Kind::Directory {
+            if kind == WalkEntryKind::Directory {
                 self.enter();
                 continue;
             }
-            return Some(Found { system: &self.path, guest: &self.path[self.outer_bytes..] });
+            return Some(FoundFile { system: &self.path, guest: &self.path[self.outer_bytes..] });
         }
     }
 
@@ -166,9 +166,9 @@ impl Walk {
                 self.unreadable += 1;
                 continue;
             };
-            let kind = entry.file_type().map_or(Kind::Untold, Kind::of);
+            let kind = entry.file_type().map_or(WalkEntryKind::Untold, WalkEntryKind::of);
             for (has, file) in has.iter_mut().zip(IgnoreFile::ALL) {
-                *has |= kind == Kind::File && name == file.name();
+                *has |= kind == WalkEntryKind::File && name == file.name();
             }
             let bytes = name.len() + NAME_BYTES;
             if self.pending_bytes + bytes > MAX_PENDING_BYTES {
@@ -176,19 +176,19 @@ impl Walk {
                 continue;
             }
             self.pending_bytes += bytes;
-            kept.push(Entry { name: name.into_boxed_str(), kind });
+            kept.push(WalkEntry { name: name.into_boxed_str(), kind });
         }
         kept.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let present = IgnoreFile::ALL.into_iter().zip(has).filter_map(|(file, has)| has.then_some(file));
         self.rules.enter(&self.path, self.outer_bytes, present);
-        self.levels.push(Level { path_bytes: self.path.len(), entries: kept.into_iter() });
+        self.levels.push(OpenDirectory { path_bytes: self.path.len(), entries: kept.into_iter() });
     }
 
     /// Asks for the kind of a single entry.
-    fn look(&self) -> Kind {
-        match std::fs::symlink_metadata(&self.path).map(|found| Kind::of(found.file_type())) {
-            Ok(kind @ (Kind::File | Kind::Directory)) => kind,
-            _ => Kind::Other,
+    fn look(&self) -> WalkEntryKind {
+        match std::fs::symlink_metadata(&self.path).map(|found| WalkEntryKind::of(found.file_type())) {
+            Ok(kind @ (WalkEntryKind::File | WalkEntryKind::Directory)) => kind,
+            _ => WalkEntryKind::Other,
         }
     }
 
@@ -207,16 +207,16 @@ impl Walk {
             }
         }
         match self.rules.verdict(guest, is_directory) {
-            Verdict::Ignored => self.ignored += 1,
-            Verdict::Asked => return true,
-            Verdict::Unnamed if name.starts_with('.') => self.hidden += 1,
-            Verdict::Unnamed => return true,
+            IgnoreVerdict::Ignored => self.ignored += 1,
+            IgnoreVerdict::Asked => return true,
+            IgnoreVerdict::Unnamed if name.starts_with('.') => self.hidden += 1,
+            IgnoreVerdict::Unnamed => return true,
         }
         false
     }
 }
 
-impl Kind {
+impl WalkEntryKind {
     fn of(kind: FileType) -> Self {
         match kind {
             kind if kind.is_file() => Self::File,

@@ -92,7 +92,7 @@ fn append_adds_to_the_end_or_creates() {
 }
 
 #[test]
-fn what_cannot_be_written_leaves_everything_as_it_was() {
+fn refused_write_changes_no_file() {
     use ToolErrorKind as Kind;
     refused(
         r#"{"path":"link","content":"x"}"#,
@@ -120,7 +120,7 @@ fn what_cannot_be_written_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn of_many_creators_one_succeeds() {
+fn concurrent_creation_succeeds_once() {
     let folder = folder();
     let won: usize = std::thread::scope(|scope| {
         let create = || write(folder.path(), r#"{"path":"race","content":"x","mode":"create"}"#).is_ok();
@@ -165,7 +165,7 @@ fn the_mode_stays_and_no_temporary_file_is_left() {
 }
 
 #[test]
-fn what_cannot_be_replaced_leaves_no_temporary_file() {
+fn failed_replace_leaves_no_temporary_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let target = folder.path().join("d");
     std::fs::create_dir_all(target.join("full")).expect("directories");

@@ -85,7 +85,7 @@ fn any_bytes_are_sent_in_chunks() {
 }
 
 #[test]
-fn what_cannot_be_read_or_sent_is_said() {
+fn read_or_send_error_is_reported() {
     let folder = folder();
     let vault = folder.path().join("vault");
     fs::create_dir(vault.join("d")).expect("a directory");
@@ -112,7 +112,7 @@ fn what_cannot_be_read_or_sent_is_said() {
 }
 
 #[test]
-fn what_is_received_replaces_the_destination_whole() {
+fn received_file_replaces_the_destination_whole() {
     let folder = folder();
     let shared = folder.path().join("shared");
     fs::set_permissions(shared.join("old"), fs::Permissions::from_mode(0o640)).expect("a mode");
@@ -141,7 +141,7 @@ fn an_input_without_its_end_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said_and_leaves_nothing() {
+fn write_error_is_reported_and_leaves_no_file() {
     let input = b"{\"chunk\":1}\nx{\"end\":1}\n";
     for (path, message) in [
         ("/shared", "cannot write `/shared`: it is a directory"),
@@ -159,7 +159,7 @@ fn what_cannot_be_written_is_said_and_leaves_nothing() {
 }
 
 #[test]
-fn what_a_killed_step_left_is_removed_and_nothing_else() {
+fn clean_up_removes_only_the_killed_steps_file() {
     let folder = folder();
     let left = folder.path().join("shared/.portcullis-tmp-00000000000000ff");
     let other = folder.path().join("shared/.portcullis-tmp-0000000000000100");

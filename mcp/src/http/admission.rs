@@ -29,13 +29,13 @@ use tokio::sync::Mutex;
 
 use super::{
     BearerToken, MCP_PATH,
-    answering::{Answered, Answering},
+    answering::{OpenRequest, OpenRequests},
 };
 use crate::{
     McpServer,
     limits::McpLimits,
     lines::NO_SESSION,
-    session::{Presence, Session},
+    session::{ClientPresence, ClientSession},
     wire::{self, Unreadable},
 };
 
@@ -128,10 +128,10 @@ pub(super) struct Gate {
     sessions: Arc<LocalSessionManager>,
     /// Held while a session is created, so that two requests cannot both take the last place.
     making: Mutex<()>,
-    answering: Answering,
+    answering: OpenRequests,
     /// Fires when the server shall stop.
     stop: CancellationToken,
-    service: StreamableHttpService<Session, LocalSessionManager>,
+    service: StreamableHttpService<ClientSession, LocalSessionManager>,
 }
 
 impl Gate {
@@ -154,13 +154,13 @@ impl Gate {
             .enforce_origin_validation();
         let service = StreamableHttpService::new(
             move || {
-                let presence = Presence { gone: told.child_token(), ..Presence::default() };
+                let presence = ClientPresence { gone: told.child_token(), ..ClientPresence::default() };
                 served.session(presence).map_err(std::io::Error::other)
             },
             Arc::clone(&sessions),
             config,
         );
-        let (making, answering) = (Mutex::new(()), Answering::default());
+        let (making, answering) = (Mutex::new(()), OpenRequests::default());
         Self { access, limits, sessions, making, answering, stop, service }
     }
 
@@ -232,8 +232,8 @@ impl Gate {
         &self,
         request: &mut Request<()>,
         body: Bytes,
-    ) -> Result<(Bytes, Option<Arc<Answered>>), Unreadable> {
-        let wire::Decoded { message, text } = wire::decode(&body)?;
+    ) -> Result<(Bytes, Option<Arc<OpenRequest>>), Unreadable> {
+        let wire::DecodedMessage { message, text } = wire::decode(&body)?;
         let session = request.headers().get(SESSION);
         // Before the id is taken: a request outside a session takes none.
         in_session(session, &message)?;
@@ -245,7 +245,7 @@ impl Gate {
     }
 
     /// Serves a request of a session.
-    async fn serve(&self, request: Request<Full<Bytes>>, answering: Option<Arc<Answered>>) -> Answer {
+    async fn serve(&self, request: Request<Full<Bytes>>, answering: Option<Arc<OpenRequest>>) -> Answer {
         let ends_session = request.method() == Method::DELETE;
         let mut answer = self.service.handle(request).await;
         // The protocol names no status for this; some clients accept only 200 and 204 as the end of a

@@ -16,34 +16,34 @@ use tokio::sync::Notify;
 use crate::wire::Unreadable;
 
 /// A request: its session and its id.
-type Key = (HeaderValue, RequestId);
+type RequestKey = (HeaderValue, RequestId);
 
 /// The set of requests being answered.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Answering {
-    keys: Arc<Mutex<HashSet<Key>>>,
+pub(super) struct OpenRequests {
+    keys: Arc<Mutex<HashSet<RequestKey>>>,
     ended: Arc<Notify>,
 }
 
 /// A request being answered. Its id is free when the last holder, the call or the answer's body, drops this.
 #[derive(Debug)]
-pub(super) struct Answered {
-    among: Answering,
-    key: Key,
+pub(super) struct OpenRequest {
+    among: OpenRequests,
+    key: RequestKey,
 }
 
-impl Answering {
+impl OpenRequests {
     /// Registers a message of a session. Returns none for a message that is not a request or that has no
     /// session.
     pub(super) fn begin(
         &self,
         session: Option<&HeaderValue>,
         message: &RxJsonRpcMessage<RoleServer>,
-    ) -> Result<Option<Arc<Answered>>, Unreadable> {
+    ) -> Result<Option<Arc<OpenRequest>>, Unreadable> {
         let (Some(session), JsonRpcMessage::Request(request)) = (session, message) else { return Ok(None) };
         let key = (session.clone(), request.id.clone());
         if self.lock().insert(key.clone()) {
-            return Ok(Some(Arc::new(Answered { among: self.clone(), key })));
+            return Ok(Some(Arc::new(OpenRequest { among: self.clone(), key })));
         }
         let error = ErrorData::invalid_request("a request with this id is not answered yet", None);
         Err(Unreadable { id: Some(key.1), error })
@@ -66,12 +66,12 @@ impl Answering {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<Key>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<RequestKey>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Answered {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.among.lock().remove(&self.key);
         // After the removal, so that a woken waiter sees it.

@@ -1,6 +1,6 @@
 //! Bash's own commands and variables with hidden code: texts that run later, or in unexpected places.
 
-use super::{runs, words::Argument};
+use super::{runs, words::CommandWord};
 
 /// Variables that bash itself reads or runs.
 const READ_BY_BASH: &[&str] =
@@ -32,13 +32,13 @@ const COUNTING: &[&str] = &[
 ///
 /// # Errors
 /// The reason why it cannot.
-pub(super) fn ensure_readable(words: &[Argument]) -> Result<(), String> {
-    let Some(name) = words.first().and_then(Argument::program) else { return Ok(()) };
+pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), String> {
+    let Some(name) = words.first().and_then(CommandWord::program) else { return Ok(()) };
     let arguments = &words[1..];
     if matches!(name, "compgen" | "complete" | "bind" | "enable") {
         return Err(format!("`{name}` may run what it is given"));
     }
-    let is_option = |word: &Argument, letter| {
+    let is_option = |word: &CommandWord, letter| {
         word.literal().is_some_and(|text| text.starts_with('-') && text.contains(letter))
     };
     if matches!(name, "mapfile" | "readarray") && arguments.iter().any(|word| is_option(word, 'C')) {
@@ -52,7 +52,7 @@ pub(super) fn ensure_readable(words: &[Argument]) -> Result<(), String> {
     }
     let (sets_by_name, runs_others) = (COUNTING.contains(&name), runs::runs_others(name));
     for variable in READ_BY_BASH {
-        let sets = |word: &Argument| {
+        let sets = |word: &CommandWord| {
             // `NAME`, `NAME=`, `NAME+=` and `NAME[` all set the variable.
             let rest = word.literal().and_then(|text| text.strip_prefix(variable));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', '+', '[']))
@@ -77,19 +77,19 @@ pub(super) fn ensure_harmless(variable: &str) -> Result<(), String> {
 }
 
 /// Whether a call may change the search path of programs.
-pub(super) fn may_set_path(words: &[Argument]) -> bool {
+pub(super) fn may_set_path(words: &[CommandWord]) -> bool {
     // `hash -p FILE NAME` too: it gives a name another program.
     words.iter().any(|word| {
         word.literal()
             .is_some_and(|text| text == "PATH" || text.starts_with("PATH=") || text.starts_with("PATH+="))
-    }) || words.first().and_then(Argument::program) == Some("hash")
+    }) || words.first().and_then(CommandWord::program) == Some("hash")
 }
 
 /// Checks that a word has no command that would run if the word were evaluated as arithmetic.
 ///
 /// # Errors
 /// A message if it has one.
-pub(super) fn ensure_no_hidden_command(word: &Argument) -> Result<(), String> {
+pub(super) fn ensure_no_hidden_command(word: &CommandWord) -> Result<(), String> {
     if word.contains("$(") || word.contains("`") {
         return Err("a command within what is counted with".to_owned());
     }
@@ -100,6 +100,6 @@ pub(super) fn ensure_no_hidden_command(word: &Argument) -> Result<(), String> {
 ///
 /// # Errors
 /// A message if it has one.
-pub(super) fn ensure_no_hidden_index(word: &Argument) -> Result<(), String> {
+pub(super) fn ensure_no_hidden_index(word: &CommandWord) -> Result<(), String> {
     if word.contains("[") { ensure_no_hidden_command(word) } else { Ok(()) }
 }

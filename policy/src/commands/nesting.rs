@@ -14,7 +14,7 @@ const MAX_INDEXES: usize = 512;
 
 /// An open construct.
 #[derive(PartialEq, Eq)]
-enum Open {
+enum OpenConstruct {
     Bracket,
     Case,
 }
@@ -49,19 +49,19 @@ pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
         };
         match token {
             Token::Operator(sign, _) if sign.starts_with('(') => {
-                open.extend(sign.matches('(').map(|_| Open::Bracket));
+                open.extend(sign.matches('(').map(|_| OpenConstruct::Bracket));
             }
             Token::Operator(sign, _) if sign.starts_with(')') => {
                 for _ in sign.matches(')') {
                     // A `)` that closes no bracket ends a pattern of `case`.
-                    if open.last() == Some(&Open::Bracket) {
+                    if open.last() == Some(&OpenConstruct::Bracket) {
                         open.pop();
                     }
                 }
             }
-            Token::Word(word, _) if word == "case" && starts_command => open.push(Open::Case),
+            Token::Word(word, _) if word == "case" && starts_command => open.push(OpenConstruct::Case),
             Token::Word(word, _) if word == "esac" && starts_command => {
-                if let Some(at) = open.iter().rposition(|it| *it == Open::Case) {
+                if let Some(at) = open.iter().rposition(|it| *it == OpenConstruct::Case) {
                     open.truncate(at);
                 }
             }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use portcullis_types::is_deceptive;
 
-use super::{InvalidCommandRule, words::Argument};
+use super::{InvalidCommandRule, words::CommandWord};
 
 /// A program's name and words that follow it. In each word `*` stands for any text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub(crate) struct CommandPattern {
 impl CommandPattern {
     /// Whether a call certainly matches: it begins with these words, and the program is the system's. For
     /// `allow`.
-    pub(super) fn covers(&self, words: &[Argument]) -> bool {
+    pub(super) fn covers(&self, words: &[CommandWord]) -> bool {
         let (name, rest) = (&self.words[0], &self.words[1..]);
         let Some((first, arguments)) = words.split_first() else { return false };
         first.is_of_the_system()
@@ -45,7 +45,7 @@ impl CommandPattern {
 
     /// Whether a call may match: it has these words in this order, with any others between them. An argument
     /// that is not in the text may be any word. For `deny`.
-    pub(super) fn may_cover(&self, program: &str, arguments: &[Argument]) -> bool {
+    pub(super) fn may_cover(&self, program: &str, arguments: &[CommandWord]) -> bool {
         let (name, mut rest) = (&self.words[0], &self.words[1..]);
         if !glob(name, program) {
             return false;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, thread};
 
 use brush_parser::{ParserOptions, parse_tokens, uncached_tokenize_str};
 
-use super::{Operator, nesting, walk::Walker, words::Argument};
+use super::{Operator, nesting, walk::Walker, words::CommandWord};
 
 /// The longest command that is judged, in bytes. A longer one belongs in a file.
 const MAX_BYTES: usize = 16 << 10;
@@ -17,7 +17,7 @@ const STACK_BYTES: usize = 128 << 20;
 #[derive(Debug, Default)]
 pub(super) struct FoundPrograms {
     /// The words of each program's call, including calls that a program makes for another.
-    pub(super) invocations: Vec<Vec<Argument>>,
+    pub(super) invocations: Vec<Vec<CommandWord>>,
     pub(super) operators: BTreeSet<Operator>,
     /// Whether it may change the search path of programs.
     pub(super) sets_path: bool,

@@ -10,7 +10,7 @@ use super::{
     operator::OPERATORS,
     pattern::CommandPattern,
     read::{self, FoundPrograms},
-    words::Argument,
+    words::CommandWord,
 };
 
 /// A policy's rules about shell commands. Without any rule everything is allowed, and no command is parsed.
@@ -159,8 +159,8 @@ impl CommandRules {
         self.operators = Some(operators);
     }
 
-    fn judge_one(&self, words: &[Argument]) -> Result<(), CommandRefusal> {
-        let Some(program) = words.first().and_then(Argument::program) else {
+    fn judge_one(&self, words: &[CommandWord]) -> Result<(), CommandRefusal> {
+        let Some(program) = words.first().and_then(CommandWord::program) else {
             return Err(CommandRefusal::Unreadable("the name of a program is not in the text".to_owned()));
         };
         let arguments = &words[1..];
@@ -172,7 +172,7 @@ impl CommandRules {
             return Ok(());
         }
         let first = words[0].literal().unwrap_or(program);
-        let arguments = arguments.iter().take(2).filter_map(Argument::literal);
+        let arguments = arguments.iter().take(2).filter_map(CommandWord::literal);
         let program = std::iter::once(first).chain(arguments).collect::<Vec<_>>().join(" ");
         Err(CommandRefusal::NotAllowed { program })
     }

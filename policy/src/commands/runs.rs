@@ -2,17 +2,17 @@
 //! [`wrappers`](super::wrappers), those that stand behind options.
 
 use super::{
-    words::Argument,
+    words::CommandWord,
     wrappers::{WRAPPERS, wrapped},
 };
 
 /// Something that a program runs in turn.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Runs {
+pub(super) enum RunTarget {
     /// A text that is read as a command.
     Text(String),
     /// A program with its arguments.
-    Program(Vec<Argument>),
+    Program(Vec<CommandWord>),
 }
 
 /// Shells, which read a text as a command.
@@ -58,7 +58,7 @@ pub(super) fn unread<T>(name: &str) -> Result<T, String> {
 ///
 /// # Errors
 /// The reason why they are unknown.
-pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
+pub(super) fn runs(words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some((program, arguments)) = words.split_first() else { return Ok(Vec::new()) };
     let Some(name) = program.program() else { return Ok(Vec::new()) };
     if SHELLS.contains(&name) {
@@ -75,7 +75,7 @@ pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
         "hash" => Ok(arguments
             .windows(2)
             .filter(|pair| is_cluster_with(&pair[0], 'p'))
-            .map(|pair| Runs::Program(vec![pair[1].clone()]))
+            .map(|pair| RunTarget::Program(vec![pair[1].clone()]))
             .collect()),
         "find" | "gfind" | "fd" | "fdfind" => find(arguments),
         _ if LOGINS.contains(&name) => login(name, arguments),
@@ -91,25 +91,25 @@ pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
     }
 }
 
-pub(super) fn known(program: &str, word: &Argument) -> Result<String, String> {
+pub(super) fn known(program: &str, word: &CommandWord) -> Result<String, String> {
     word.literal()
         .map(str::to_owned)
         .ok_or_else(|| format!("what `{program}` is given to run is not in the text"))
 }
 
 /// A word that is read as a command.
-pub(super) fn text(program: &str, word: &Argument) -> Result<Runs, String> {
-    known(program, word).map(Runs::Text)
+pub(super) fn text(program: &str, word: &CommandWord) -> Result<RunTarget, String> {
+    known(program, word).map(RunTarget::Text)
 }
 
 /// Words that are joined and read as a command.
-pub(super) fn joined(program: &str, words: &[Argument]) -> Result<Runs, String> {
+pub(super) fn joined(program: &str, words: &[CommandWord]) -> Result<RunTarget, String> {
     let texts = words.iter().map(|word| known(program, word)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Runs::Text(texts.join(" ")))
+    Ok(RunTarget::Text(texts.join(" ")))
 }
 
 /// The words after a leading `--`, which ends options.
-fn after_end_of_options(words: &[Argument]) -> &[Argument] {
+fn after_end_of_options(words: &[CommandWord]) -> &[CommandWord] {
     match words.split_first() {
         Some((first, rest)) if first.literal() == Some("--") => rest,
         Some(_) | None => words,
@@ -117,14 +117,14 @@ fn after_end_of_options(words: &[Argument]) -> &[Argument] {
 }
 
 /// Whether a word is a cluster of one-letter options that includes this letter.
-fn is_cluster_with(word: &Argument, letter: char) -> bool {
+fn is_cluster_with(word: &CommandWord, letter: char) -> bool {
     word.literal()
         .is_some_and(|text| text.starts_with('-') && !text.starts_with("--") && text[1..].contains(letter))
 }
 
 /// `alias NAME=VALUE`: the text that the name will run, followed by arguments that are not known yet.
-fn aliased(text: &str) -> Runs {
-    Runs::Text(match text.split_once('=') {
+fn aliased(text: &str) -> RunTarget {
+    RunTarget::Text(match text.split_once('=') {
         Some((_, value)) => format!("{value} \"$@\""),
         // `alias NAME` only prints.
         None => ":".to_owned(),
@@ -132,18 +132,18 @@ fn aliased(text: &str) -> Runs {
 }
 
 /// A file that is read as a command: a program like any other, unless it is the input of the shell.
-fn file(name: &str, words: &[Argument]) -> Result<Vec<Runs>, String> {
+fn file(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some(word) = words.first() else { return Ok(Vec::new()) };
     let path = known(name, word)?;
     if path == "-" || INPUTS.iter().any(|input| path.starts_with(input)) {
         return unread(name);
     }
-    Ok(vec![Runs::Program(words.to_vec())])
+    Ok(vec![RunTarget::Program(words.to_vec())])
 }
 
 /// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`: options stand anywhere, and other words may
 /// be a user, a file or an argument of the shell.
-fn login(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+fn login(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut found = Vec::new();
     let mut rest = arguments.iter().enumerate();
     while let Some((at, word)) = rest.next() {
@@ -153,19 +153,19 @@ fn login(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
             Some(_) | None => None,
         };
         if let Some(value) = value {
-            found.push(Runs::Text(value));
+            found.push(RunTarget::Text(value));
         } else if option == "--" {
-            found.push(Runs::Program(arguments[at + 1..].to_vec()));
+            found.push(RunTarget::Program(arguments[at + 1..].to_vec()));
         } else if is_long_command(&option) {
             found.extend(rest.next().map(|(_, word)| text(name, word)).transpose()?);
         } else if let Some((_, value)) = option.split_once('c').filter(|_| is_cluster_with(word, 'c')) {
             match value {
                 "" => found.extend(rest.next().map(|(_, word)| text(name, word)).transpose()?),
-                value => found.push(Runs::Text(value.to_owned())),
+                value => found.push(RunTarget::Text(value.to_owned())),
             }
         }
     }
-    found.retain(|runs| !matches!(runs, Runs::Program(words) if words.is_empty()));
+    found.retain(|runs| !matches!(runs, RunTarget::Program(words) if words.is_empty()));
     // Without a command these start a shell, which runs its input.
     if found.is_empty() { unread(name) } else { Ok(found) }
 }
@@ -176,7 +176,7 @@ fn is_long_command(option: &str) -> bool {
 }
 
 /// `sh -c TEXT`, or `sh FILE`. A shell that reads its input is refused: it runs text that no rule has seen.
-fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+fn shell(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
         let option = known(name, word)?;
@@ -210,7 +210,7 @@ const FIND_RUNS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "
 
 /// The source of a placeholder's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Filled {
+pub(super) enum PlaceholderSource {
     /// The path of a file, which never looks like an option.
     ByPaths,
     /// Any input.
@@ -219,9 +219,13 @@ pub(super) enum Filled {
 
 /// A program's words with the placeholder replaced by an unknown text. A path in an argument is harmless,
 /// unless it is part of a program's name or a shell reads it.
-pub(super) fn with_placeholders(words: &[Argument], placeholder: &str, filled: Filled) -> Vec<Argument> {
-    let name = words.first().and_then(Argument::program);
-    let harmless = filled == Filled::ByPaths
+pub(super) fn with_placeholders(
+    words: &[CommandWord],
+    placeholder: &str,
+    filled: PlaceholderSource,
+) -> Vec<CommandWord> {
+    let name = words.first().and_then(CommandWord::program);
+    let harmless = filled == PlaceholderSource::ByPaths
         && name.is_some_and(|name| !name.contains(placeholder) && !runs_others(name));
     match harmless || placeholder.is_empty() {
         true => words.to_vec(),
@@ -238,7 +242,7 @@ pub(super) fn runs_others(name: &str) -> bool {
 }
 
 /// `find … -exec PROGRAM … ;`
-fn find(arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+fn find(arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut found = Vec::new();
     let mut rest = arguments;
     while let Some((word, after)) = rest.split_first() {
@@ -253,10 +257,10 @@ fn find(arguments: &[Argument]) -> Result<Vec<Runs>, String> {
             let end = rest.iter().position(|word| matches!(word.literal(), Some(";" | "+")));
             // `fd -x` needs no end mark: its program has all the rest.
             let (program, after) = rest.split_at(end.unwrap_or(rest.len()));
-            found.push(Runs::Program(with_placeholders(program, "{}", Filled::ByPaths)));
+            found.push(RunTarget::Program(with_placeholders(program, "{}", PlaceholderSource::ByPaths)));
             rest = after;
         }
     }
-    found.retain(|runs| !matches!(runs, Runs::Program(words) if words.is_empty()));
+    found.retain(|runs| !matches!(runs, RunTarget::Program(words) if words.is_empty()));
     Ok(found)
 }

@@ -19,7 +19,7 @@ fn allow(rules: &[&str]) -> CommandRules {
 #[track_caller]
 fn programs(command: &str) -> Vec<String> {
     let found = read(command).unwrap_or_else(|error| panic!("{command}: {error}"));
-    let name = |words: &Vec<super::words::Argument>| words[0].program().unwrap_or("?").to_owned();
+    let name = |words: &Vec<super::words::CommandWord>| words[0].program().unwrap_or("?").to_owned();
     found.invocations.iter().map(name).collect()
 }
 
@@ -165,7 +165,7 @@ fn a_name_that_is_only_an_argument_is_no_program() {
 }
 
 #[test]
-fn what_cannot_be_told_is_refused_as_soon_as_there_is_a_rule() {
+fn unreadable_command_is_refused_once_a_rule_exists() {
     let rules = deny(&["curl"]);
     for command in [
         "$x",
@@ -233,7 +233,7 @@ fn a_rule_with_arguments_denies_the_calls_that_have_them() {
 }
 
 #[test]
-fn only_what_is_allowed_runs_where_something_is() {
+fn allow_list_refuses_every_other_command() {
     let rules = allow(&["git status", "ls", "cargo *", "env"]);
     for command in ["git status", "git status -s", "ls", "ls -l | ls", "cargo test", "cargo $x y", "env ls"] {
         let expected = command != "cargo $x y";

@@ -10,9 +10,9 @@ use brush_parser::ast::{
 use super::{
     Operator, builtins,
     read::{self, FoundPrograms},
-    runs::{self, Runs},
+    runs::{self, RunTarget},
     text,
-    words::{self, Argument},
+    words::{self, CommandWord},
 };
 
 /// The deepest nesting of texts as commands: `sh -c "sh -c …"`.
@@ -207,7 +207,7 @@ impl Walker {
     }
 
     /// A word's text; commands within it are collected.
-    fn word(&mut self, raw: &str) -> Result<Argument, String> {
+    fn word(&mut self, raw: &str) -> Result<CommandWord, String> {
         let word = words::read(raw)?;
         for command in &word.substitutions {
             self.operator(Operator::Substitution);
@@ -293,7 +293,7 @@ impl Walker {
     }
 
     /// A word or redirection before or after a program's name.
-    fn item(&mut self, item: &CommandPrefixOrSuffixItem, words: &mut Vec<Argument>) -> WalkResult {
+    fn item(&mut self, item: &CommandPrefixOrSuffixItem, words: &mut Vec<CommandWord>) -> WalkResult {
         match item {
             CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
             CommandPrefixOrSuffixItem::Word(word) => {
@@ -302,12 +302,14 @@ impl Walker {
             }
             CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
                 self.assignment(assignment)?;
-                words.push(words::read(&word.value).map_or_else(|_| Argument::plain("="), |it| it.argument));
+                words.push(
+                    words::read(&word.value).map_or_else(|_| CommandWord::plain("="), |it| it.argument),
+                );
                 Ok(())
             }
             CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
                 // Bash passes such a path. A shell that would read its command from there is refused.
-                words.push(Argument::plain("/dev/fd/"));
+                words.push(CommandWord::plain("/dev/fd/"));
                 self.subshell(subshell, Operator::Process)
             }
         }
@@ -333,7 +335,7 @@ impl Walker {
     }
 
     /// Collects a program's call, and the programs that it runs in turn.
-    fn invocation(&mut self, words: Vec<Argument>) -> WalkResult {
+    fn invocation(&mut self, words: Vec<CommandWord>) -> WalkResult {
         if self.depth == MAX_DEPTH {
             return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
         }
@@ -345,8 +347,8 @@ impl Walker {
         self.depth += 1;
         for inner in runs {
             match inner {
-                Runs::Text(command) => self.text(&command)?,
-                Runs::Program(words) => self.invocation(words)?,
+                RunTarget::Text(command) => self.text(&command)?,
+                RunTarget::Program(words) => self.invocation(words)?,
             }
         }
         self.depth -= 1;

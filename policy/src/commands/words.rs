@@ -16,7 +16,7 @@ const PROGRAM_FOLDERS: &[&str] =
 
 /// A word of a program's call; the first is the program's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Argument {
+pub(super) struct CommandWord {
     text: String,
     /// Whether the shell may expand it to several words or to none.
     pub(super) may_be_several: bool,
@@ -25,12 +25,12 @@ pub(super) struct Argument {
 /// A word, and the commands within it.
 #[derive(Debug)]
 pub(super) struct Word {
-    pub(super) argument: Argument,
+    pub(super) argument: CommandWord,
     /// The texts of command substitutions.
     pub(super) substitutions: Vec<String>,
 }
 
-impl Argument {
+impl CommandWord {
     /// A word that is literal text.
     pub(super) fn plain(text: &str) -> Self {
         Self { text: text.to_owned(), may_be_several: false }
@@ -79,14 +79,14 @@ impl Argument {
 pub(super) fn read(raw: &str) -> Result<Word, String> {
     nesting::ensure_plain_indexes(raw)?;
     let pieces = word::parse(raw, &ParserOptions::default()).map_err(|error| error.to_string())?;
-    let mut reader = Reader::new(raw);
+    let mut reader = WordReader::new(raw);
     reader.pieces(&pieces, false)?;
-    let Reader { text, mut may_be_several, substitutions, brace, list, .. } = reader;
+    let WordReader { text, mut may_be_several, substitutions, brace, list, .. } = reader;
     // `{a,b}` and `{1..3}` expand; a brace alone is text.
     may_be_several |= brace && list;
     // The word `[` names the program `test`; it is not a pattern.
     may_be_several &= raw != "[";
-    Ok(Word { argument: Argument { text, may_be_several }, substitutions })
+    Ok(Word { argument: CommandWord { text, may_be_several }, substitutions })
 }
 
 /// The commands in a here-document, in which quotes have no meaning.
@@ -96,12 +96,12 @@ pub(super) fn read(raw: &str) -> Result<Word, String> {
 pub(super) fn read_document(raw: &str) -> Result<Vec<String>, String> {
     nesting::ensure_plain_indexes(raw)?;
     let pieces = word::parse_heredoc(raw, &ParserOptions::default()).map_err(|error| error.to_string())?;
-    let mut reader = Reader::new(raw);
+    let mut reader = WordReader::new(raw);
     reader.pieces(&pieces, true)?;
     Ok(reader.substitutions)
 }
 
-struct Reader<'a> {
+struct WordReader<'a> {
     raw: &'a str,
     text: String,
     may_be_several: bool,
@@ -112,7 +112,7 @@ struct Reader<'a> {
     list: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WordReader<'a> {
     fn new(raw: &'a str) -> Self {
         let (text, substitutions) = (String::new(), Vec::new());
         Self { raw, text, may_be_several: false, substitutions, brace: false, list: false }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    runs::{Filled, Runs, joined, known, text, unread, with_placeholders},
-    words::Argument,
+    runs::{PlaceholderSource, RunTarget, joined, known, text, unread, with_placeholders},
+    words::CommandWord,
 };
 
 /// The call syntax of a wrapper.
@@ -141,7 +141,11 @@ const MAX_READINGS: usize = 16;
 
 /// The program behind a wrapper's options. An unknown option may take a value or not, so both readings are
 /// followed.
-pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+pub(super) fn wrapped(
+    name: &str,
+    wrapper: &Wrapper,
+    arguments: &[CommandWord],
+) -> Result<Vec<RunTarget>, String> {
     let mut found = Vec::new();
     let mut starts = vec![0];
     let mut seen = BTreeSet::new();
@@ -193,7 +197,7 @@ pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> 
 }
 
 /// Whether a call without a program runs none, such as `sudo -l`.
-fn only_asks(name: &str, arguments: &[Argument]) -> bool {
+fn only_asks(name: &str, arguments: &[CommandWord]) -> bool {
     let asks: &[&str] = match name {
         "sudo" => &["-l", "-v", "-k", "-K", "-V", "--list", "--validate", "--version", "--help", "-h"],
         _ => &["--version", "--help", "-V", "-h"],
@@ -204,20 +208,24 @@ fn only_asks(name: &str, arguments: &[Argument]) -> bool {
 
 /// The command text of an option. With `env`, the words that follow are arguments of the text's last program;
 /// with other wrappers they are not.
-fn given(name: &str, command: String, rest: &[Argument]) -> Runs {
+fn given(name: &str, command: String, rest: &[CommandWord]) -> RunTarget {
     if name != "env" {
-        return Runs::Text(command);
+        return RunTarget::Text(command);
     }
     let quoted = rest.iter().map(|word| match word.literal() {
         Some(text) => format!(" '{}'", text.replace('\'', "'\\''")),
         None => " \"$@\"".to_owned(),
     });
-    Runs::Text(command + &quoted.collect::<String>())
+    RunTarget::Text(command + &quoted.collect::<String>())
 }
 
 /// The command text in a cluster of one-letter options, as in `env -iS 'COMMAND'`.
-fn clustered_command(name: &str, wrapper: &Wrapper, words: &[Argument]) -> Result<Option<Runs>, String> {
-    let Some(cluster) = words.first().and_then(Argument::literal).filter(|text| !text.starts_with("--"))
+fn clustered_command(
+    name: &str,
+    wrapper: &Wrapper,
+    words: &[CommandWord],
+) -> Result<Option<RunTarget>, String> {
+    let Some(cluster) = words.first().and_then(CommandWord::literal).filter(|text| !text.starts_with("--"))
     else {
         return Ok(None);
     };
@@ -236,13 +244,13 @@ fn clustered_command(name: &str, wrapper: &Wrapper, words: &[Argument]) -> Resul
 }
 
 /// The call that `xargs` makes: its input stands at the end, or at the placeholder.
-fn filled_by_input(runs: Runs, arguments: &[Argument]) -> Runs {
-    let Runs::Program(mut words) = runs else { return runs };
+fn filled_by_input(runs: RunTarget, arguments: &[CommandWord]) -> RunTarget {
+    let RunTarget::Program(mut words) = runs else { return runs };
     let mut placeholders = Vec::new();
     for (at, word) in arguments.iter().enumerate() {
         match word.literal() {
             Some("-I" | "--replace" | "-i") => {
-                placeholders.extend(arguments.get(at + 1).and_then(Argument::literal).map(str::to_owned));
+                placeholders.extend(arguments.get(at + 1).and_then(CommandWord::literal).map(str::to_owned));
                 placeholders.push("{}".to_owned());
             }
             Some(text) => {
@@ -253,10 +261,10 @@ fn filled_by_input(runs: Runs, arguments: &[Argument]) -> Runs {
         }
     }
     for placeholder in &placeholders {
-        words = with_placeholders(&words, placeholder, Filled::ByInput);
+        words = with_placeholders(&words, placeholder, PlaceholderSource::ByInput);
     }
-    words.push(Argument::unknown());
-    Runs::Program(words)
+    words.push(CommandWord::unknown());
+    RunTarget::Program(words)
 }
 
 /// The role of a word among a wrapper's options.
@@ -275,7 +283,7 @@ enum WordRole {
     None { ends: bool },
 }
 
-fn option(name: &str, wrapper: &Wrapper, word: &Argument) -> Result<WordRole, String> {
+fn option(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRole, String> {
     let Some(text) = word.literal() else {
         return match word.may_be_several {
             true => Err(format!("what `{name}` runs is not in the text")),
@@ -308,16 +316,16 @@ fn option(name: &str, wrapper: &Wrapper, word: &Argument) -> Result<WordRole, St
 }
 
 /// The program that a wrapper runs, after its options.
-fn program(name: &str, wrapper: &Wrapper, operands: &[Argument]) -> Result<Vec<Runs>, String> {
+fn program(name: &str, wrapper: &Wrapper, operands: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some(program) = operands.get(wrapper.operands..).filter(|words| !words.is_empty()) else {
         return Ok(Vec::new());
     };
     if matches!(name, "hyperfine" | "entr") {
         // These pass a text of several words to a shell.
-        let texts: Option<Vec<_>> = program.iter().map(Argument::literal).collect();
+        let texts: Option<Vec<_>> = program.iter().map(CommandWord::literal).collect();
         let text = texts.filter(|texts| texts.iter().any(|text| text.contains(char::is_whitespace)));
-        let text = text.map(|texts| Runs::Text(texts.join(" ")));
-        return Ok(text.into_iter().chain([Runs::Program(program.to_vec())]).collect());
+        let text = text.map(|texts| RunTarget::Text(texts.join(" ")));
+        return Ok(text.into_iter().chain([RunTarget::Program(program.to_vec())]).collect());
     }
     // `flock FILE -c COMMAND`: the option may stand after the operand too.
     if program[0].literal().is_some_and(|word| wrapper.with_command.contains(&word)) {
@@ -327,7 +335,7 @@ fn program(name: &str, wrapper: &Wrapper, operands: &[Argument]) -> Result<Vec<R
         // `watch` passes its words to a shell as one text.
         return Ok(vec![joined(name, program)?]);
     }
-    Ok(vec![Runs::Program(program.to_vec())])
+    Ok(vec![RunTarget::Program(program.to_vec())])
 }
 
 /// Whether an option is one of these, or an abbreviation of a long one.

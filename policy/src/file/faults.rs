@@ -6,7 +6,7 @@ use portcullis_types::Shown;
 
 use crate::{PolicyFault, PolicySource};
 
-use super::Placed;
+use super::PlacedValue;
 
 /// The number of faults that are kept; the rest is counted. An overlay written by an agent could hold
 /// thousands.
@@ -20,7 +20,7 @@ pub(crate) struct Faults<'s> {
     left_out: usize,
     warned: Vec<(usize, PolicyFault)>,
     warned_out: usize,
-    places: Places,
+    places: LineIndex,
     /// Names of mounts and profiles whose own entry is faulty: a reference to one of them is not a second
     /// fault.
     excused: BTreeSet<String>,
@@ -34,7 +34,7 @@ impl<'s> Faults<'s> {
             left_out: 0,
             warned: Vec::new(),
             warned_out: 0,
-            places: Places::of(source.text),
+            places: LineIndex::of(source.text),
             excused: BTreeSet::new(),
         }
     }
@@ -55,7 +55,7 @@ impl<'s> Faults<'s> {
     }
 
     /// Adds a warning: the line is valid, but its author hardly means what it says.
-    pub(crate) fn warn_at<T>(&mut self, placed: &Placed<T>, message: impl AsRef<str>) {
+    pub(crate) fn warn_at<T>(&mut self, placed: &PlacedValue<T>, message: impl AsRef<str>) {
         if self.warned.len() < MAX_FAULTS {
             let warning = self.told(placed.at, &placed.key, message.as_ref());
             self.warned.push((placed.at, warning));
@@ -87,7 +87,7 @@ impl<'s> Faults<'s> {
     }
 
     /// Adds a fault where a value stands.
-    pub(crate) fn add_at<T>(&mut self, placed: &Placed<T>, message: impl AsRef<str>) {
+    pub(crate) fn add_at<T>(&mut self, placed: &PlacedValue<T>, message: impl AsRef<str>) {
         self.add(placed.at, &placed.key, message);
     }
 
@@ -120,14 +120,14 @@ pub(crate) fn further(told: &[PolicyFault], left_out: usize) -> Option<PolicyFau
 /// The starts of lines and the character counts of a text, computed once: each entry for a tool needs a
 /// place, and a text may have thousands of entries.
 #[derive(Debug)]
-struct Places {
+struct LineIndex {
     /// The start of each line, in bytes.
     lines: Vec<usize>,
     /// The number of characters before each step of the text.
     characters: Vec<usize>,
 }
 
-impl Places {
+impl LineIndex {
     fn of(text: &str) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let lines = std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect();
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn places_count_lines_and_characters_from_one() {
-        let place = |text: &str, at| Places::of(text).of_offset(text, at);
+        let place = |text: &str, at| LineIndex::of(text).of_offset(text, at);
         let text = "a\nüb\n";
         assert_eq!(place(text, 0), (1, 1));
         assert_eq!(place(text, 2), (2, 1));
@@ -193,7 +193,7 @@ mod tests {
         let text = " ".repeat(100);
         let mut faults = Faults::new(PolicySource { name: "p", text: &text });
         for at in 0..60 {
-            faults.warn_at(&Placed { value: (), at, key: "k".to_owned() }, "m");
+            faults.warn_at(&PlacedValue { value: (), at, key: "k".to_owned() }, "m");
         }
         let told = faults.take_warnings();
         assert_eq!(told.len(), 51);

@@ -21,7 +21,7 @@ mod value;
 
 pub(crate) use faults::{Faults, further};
 pub(crate) use model::{
-    LimitEntries, MountEntry, Placed, PolicyFile, ProfileEntry, ProtectEntries, ReducedAccess,
+    LimitEntries, MountEntry, PlacedValue, PolicyFile, ProfileEntry, ProtectEntries, ReducedAccess,
     ReducedProfile, ReducedTier, ReducedTool, Reduction, ShellEntries, TierEntry, ToolEntry,
 };
 pub(crate) use read::read_policy;

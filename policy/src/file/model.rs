@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, time::Duration};
 use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
-    Approval, AuditSync, FileBytes, Layer, MemoryBytes, MountName, Operator, OutputBytes, ProfileName,
-    VariableName, commands::CommandPattern, protect::Pattern,
+    Approval, AuditSync, FileBytes, MemoryBytes, MountName, Operator, OutputBytes, ProfileName,
+    RequiredLayer, VariableName, commands::CommandPattern, protect::Pattern,
 };
 
 /// A value and its place in the text.
 #[derive(Debug, Clone)]
-pub(crate) struct Placed<T> {
+pub(crate) struct PlacedValue<T> {
     pub(crate) value: T,
     /// The byte offset.
     pub(crate) at: usize,
@@ -22,9 +22,9 @@ pub(crate) struct Placed<T> {
 /// An operator's policy.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyFile {
-    pub(crate) require: Option<Vec<Placed<Layer>>>,
-    pub(crate) mounts: Vec<Placed<MountEntry>>,
-    pub(crate) profiles: Vec<Placed<ProfileEntry>>,
+    pub(crate) require: Option<Vec<PlacedValue<RequiredLayer>>>,
+    pub(crate) mounts: Vec<PlacedValue<MountEntry>>,
+    pub(crate) profiles: Vec<PlacedValue<ProfileEntry>>,
     pub(crate) tiers: Vec<TierEntry>,
     pub(crate) tools: Vec<ToolEntry>,
     pub(crate) protect: ProtectEntries,
@@ -46,31 +46,31 @@ pub(crate) struct MountEntry {
 #[derive(Debug)]
 pub(crate) struct ProfileEntry {
     pub(crate) name: ProfileName,
-    pub(crate) mounts: Vec<(Placed<String>, Access)>,
+    pub(crate) mounts: Vec<(PlacedValue<String>, Access)>,
 }
 
 /// One line of `[tiers]`. Both keys must be there.
 #[derive(Debug)]
 pub(crate) struct TierEntry {
     pub(crate) tier: SafetyTier,
-    pub(crate) profile: Placed<String>,
+    pub(crate) profile: PlacedValue<String>,
     pub(crate) approval: Approval,
 }
 
 /// `[protect]`.
 #[derive(Debug, Default)]
 pub(crate) struct ProtectEntries {
-    pub(crate) paths: Vec<Placed<Pattern>>,
+    pub(crate) paths: Vec<PlacedValue<Pattern>>,
     /// Shipped names that do not hold; only an operator's policy may list them.
-    pub(crate) except: Vec<Placed<Pattern>>,
+    pub(crate) except: Vec<PlacedValue<Pattern>>,
 }
 
 /// `[tools.NAME]`.
 #[derive(Debug)]
 pub(crate) struct ToolEntry {
-    pub(crate) name: Placed<ToolName>,
+    pub(crate) name: PlacedValue<ToolName>,
     pub(crate) optional: bool,
-    pub(crate) profile: Option<Placed<String>>,
+    pub(crate) profile: Option<PlacedValue<String>>,
     pub(crate) approval: Option<Approval>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) memory: Option<MemoryBytes>,
@@ -81,40 +81,40 @@ pub(crate) struct ToolEntry {
 /// `[limits]`.
 #[derive(Debug, Default)]
 pub(crate) struct LimitEntries {
-    pub(crate) concurrency: Option<Placed<usize>>,
-    pub(crate) calls_per_minute: Option<Placed<u32>>,
-    pub(crate) max_output_bytes: Option<Placed<OutputBytes>>,
-    pub(crate) wasm_memory: Option<Placed<MemoryBytes>>,
-    pub(crate) max_timeout: Option<Placed<Duration>>,
+    pub(crate) concurrency: Option<PlacedValue<usize>>,
+    pub(crate) calls_per_minute: Option<PlacedValue<u32>>,
+    pub(crate) max_output_bytes: Option<PlacedValue<OutputBytes>>,
+    pub(crate) wasm_memory: Option<PlacedValue<MemoryBytes>>,
+    pub(crate) max_timeout: Option<PlacedValue<Duration>>,
 }
 
 /// `[shell]` of a policy or of a reduction; the two have different accesses to a mount.
 #[derive(Debug)]
 pub(crate) struct ShellEntries<A> {
-    pub(crate) enabled: Option<Placed<bool>>,
-    pub(crate) posture: Option<Placed<ShellPosture>>,
-    pub(crate) mounts: Vec<(Placed<String>, Placed<A>)>,
-    pub(crate) timeout: Option<Placed<Duration>>,
-    pub(crate) memory: Option<Placed<MemoryBytes>>,
-    pub(crate) processes: Option<Placed<u32>>,
-    pub(crate) file_size: Option<Placed<FileBytes>>,
-    pub(crate) output: Option<Placed<OutputBytes>>,
-    pub(crate) environment: Option<Vec<Placed<VariableName>>>,
+    pub(crate) enabled: Option<PlacedValue<bool>>,
+    pub(crate) posture: Option<PlacedValue<ShellPosture>>,
+    pub(crate) mounts: Vec<(PlacedValue<String>, PlacedValue<A>)>,
+    pub(crate) timeout: Option<PlacedValue<Duration>>,
+    pub(crate) memory: Option<PlacedValue<MemoryBytes>>,
+    pub(crate) processes: Option<PlacedValue<u32>>,
+    pub(crate) file_size: Option<PlacedValue<FileBytes>>,
+    pub(crate) output: Option<PlacedValue<OutputBytes>>,
+    pub(crate) environment: Option<Vec<PlacedValue<VariableName>>>,
     pub(crate) allow: Option<BTreeSet<CommandPattern>>,
     pub(crate) deny: BTreeSet<CommandPattern>,
-    pub(crate) operators: Option<Vec<Placed<Operator>>>,
+    pub(crate) operators: Option<Vec<PlacedValue<Operator>>>,
     /// The place of the section.
-    pub(crate) place: Placed<()>,
+    pub(crate) place: PlacedValue<()>,
 }
 
 /// The content of a `[sandbox.TIER]` section or of a workspace's overlay.
 #[derive(Debug, Default)]
 pub(crate) struct Reduction {
-    pub(crate) require: Vec<Placed<Layer>>,
+    pub(crate) require: Vec<PlacedValue<RequiredLayer>>,
     pub(crate) profiles: Vec<ReducedProfile>,
     pub(crate) tiers: Vec<ReducedTier>,
     pub(crate) tools: Vec<ReducedTool>,
-    pub(crate) protect: Vec<Placed<Pattern>>,
+    pub(crate) protect: Vec<PlacedValue<Pattern>>,
     pub(crate) shell: Option<ShellEntries<ReducedAccess>>,
     pub(crate) limits: LimitEntries,
 }
@@ -122,8 +122,8 @@ pub(crate) struct Reduction {
 /// `[profiles.NAME]` of a reduction.
 #[derive(Debug)]
 pub(crate) struct ReducedProfile {
-    pub(crate) name: Placed<String>,
-    pub(crate) mounts: Vec<(Placed<String>, Placed<ReducedAccess>)>,
+    pub(crate) name: PlacedValue<String>,
+    pub(crate) mounts: Vec<(PlacedValue<String>, PlacedValue<ReducedAccess>)>,
 }
 
 /// The access that a reduction leaves to a mount, ordered by power.
@@ -138,19 +138,19 @@ pub(crate) enum ReducedAccess {
 #[derive(Debug)]
 pub(crate) struct ReducedTier {
     pub(crate) tier: SafetyTier,
-    pub(crate) approval: Placed<Approval>,
+    pub(crate) approval: PlacedValue<Approval>,
 }
 
 /// `[tools.NAME]` of a reduction.
 #[derive(Debug)]
 pub(crate) struct ReducedTool {
-    pub(crate) name: Placed<ToolName>,
+    pub(crate) name: PlacedValue<ToolName>,
     pub(crate) optional: bool,
-    pub(crate) approval: Option<Placed<Approval>>,
-    pub(crate) timeout: Option<Placed<Duration>>,
-    pub(crate) memory: Option<Placed<MemoryBytes>>,
-    pub(crate) max_output_bytes: Option<Placed<OutputBytes>>,
-    pub(crate) enabled: Option<Placed<bool>>,
+    pub(crate) approval: Option<PlacedValue<Approval>>,
+    pub(crate) timeout: Option<PlacedValue<Duration>>,
+    pub(crate) memory: Option<PlacedValue<MemoryBytes>>,
+    pub(crate) max_output_bytes: Option<PlacedValue<OutputBytes>>,
+    pub(crate) enabled: Option<PlacedValue<bool>>,
 }
 
 impl ReducedAccess {

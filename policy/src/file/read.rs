@@ -4,7 +4,7 @@ use portcullis_types::{Access, SandboxTier};
 use toml::de::DeTable;
 
 use crate::{
-    AuditSync, Layer, MountName, ProfileName,
+    AuditSync, MountName, ProfileName, RequiredLayer,
     mount::{parse_folder, parse_host_folder},
     protect::Pattern,
     source::MAX_POLICY_BYTES,
@@ -12,9 +12,9 @@ use crate::{
 
 use super::{
     Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry, did_you_mean, keys,
-    model::{Placed, ProtectEntries},
+    model::{PlacedValue, ProtectEntries},
     reduction::read_reduction,
-    section::{Entry, Section},
+    section::{Section, SectionEntry},
     shell::shell,
     syntax,
     value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
@@ -87,7 +87,7 @@ pub(super) fn with_root<'s>(
     }
 }
 
-pub(super) fn check_version(entry: &Entry<'_>, faults: &mut Faults<'_>) {
+pub(super) fn check_version(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) {
     match entry.as_integer() {
         Some(VERSION) => {}
         Some(other) => entry.refuse(faults, format!("version {other}; this build reads version {VERSION}")),
@@ -97,12 +97,12 @@ pub(super) fn check_version(entry: &Entry<'_>, faults: &mut Faults<'_>) {
     }
 }
 
-pub(super) fn layers(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<Placed<Layer>> {
+pub(super) fn layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<RequiredLayer>> {
     let elements = entry.list(faults).unwrap_or_default();
     elements
         .iter()
         .filter_map(|element| {
-            let layer = element.parsed(faults, one_of("layer", Layer::ALL, Layer::as_str))?;
+            let layer = element.parsed(faults, one_of("layer", RequiredLayer::ALL, RequiredLayer::as_str))?;
             Some(element.placed(layer))
         })
         .collect()
@@ -120,7 +120,7 @@ fn protect(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
 }
 
 /// Reads `[protect]` of a reduction, which only adds names.
-pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Placed<Pattern>> {
+pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<Pattern>> {
     for entry in section.entries().filter(|entry| entry.name != "paths") {
         let message = if keys::PROTECT.contains(&entry.name) {
             "only the operator's policy may take a shipped name away; this section only adds".to_owned()
@@ -138,7 +138,7 @@ pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> Ve
     }
 }
 
-fn patterns(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<Placed<Pattern>> {
+fn patterns(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<Pattern>> {
     let elements = entry.list(faults).unwrap_or_default();
     if elements.len() > MAX_PATTERNS {
         entry.refuse(faults, format!("{} paths; at most {MAX_PATTERNS} are allowed", elements.len()));
@@ -148,7 +148,7 @@ fn patterns(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<Placed<Pattern>> 
     elements.iter().filter_map(|element| Some(element.placed(element.parsed(faults, parse)?))).collect()
 }
 
-fn mount(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {
+fn mount(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {
     let name = entry.parsed_name(faults, |name| MountName::parse(name).map_err(|error| error.to_string()));
     let folder = entry.parsed(faults, |text| parse_folder(text).map_err(str::to_owned));
     if name.is_none() || folder.is_none() {
@@ -157,7 +157,7 @@ fn mount(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {
     Some(MountEntry { name: name?, folder: folder? })
 }
 
-fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
+fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
     let name = entry.parsed_name(faults, |name| ProfileName::parse(name).map_err(|error| error.to_string()));
     let section = entry.section(faults);
     if name.is_none() || section.is_none() {
@@ -176,7 +176,7 @@ fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
     Some(ProfileEntry { name: name?, mounts })
 }
 
-fn tier_entry(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {
+fn tier_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {
     let tier = entry.parsed_name(faults, tier);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::TIER, faults);
@@ -188,7 +188,7 @@ fn tier_entry(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {
     Some(TierEntry { tier: tier?, profile: profile?, approval: approval? })
 }
 
-fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> Option<Entry<'t>> {
+fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> Option<SectionEntry<'t>> {
     let entry = section.entry(name);
     if entry.is_none() {
         faults.add(section.at, &section.path_of(name), "missing key");
@@ -196,7 +196,7 @@ fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> O
     entry
 }
 
-fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> {
+fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> {
     let name = entry.parsed_name(faults, tool_name);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::TOOL, faults);

@@ -5,7 +5,7 @@ use crate::source::MAX_OVERLAY_BYTES;
 use super::{
     Faults, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, did_you_mean, keys,
     read::{check_version, is_optional, layers, protect_more, with_root},
-    section::{Entry, Section},
+    section::{Section, SectionEntry},
     shell::shell,
     value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
 };
@@ -57,7 +57,7 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
     }
 }
 
-fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedProfile> {
+fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedProfile> {
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::PROFILE, faults);
     let access = one_of("access", ReducedAccess::ALL, ReducedAccess::as_str);
@@ -70,7 +70,7 @@ fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedProfile>
     Some(ReducedProfile { name: entry.placed_at_key(entry.name.to_owned()), mounts })
 }
 
-fn reduced_tier(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTier> {
+fn reduced_tier(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTier> {
     let tier = entry.parsed_name(faults, tier);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::REDUCED_TIER, faults);
@@ -79,7 +79,7 @@ fn reduced_tier(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTie
     Some(ReducedTier { tier: tier?, approval: approval.placed(value?) })
 }
 
-fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool> {
+fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool> {
     let name = entry.parsed_name(faults, tool_name);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::REDUCED_TOOL, faults);

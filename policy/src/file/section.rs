@@ -7,7 +7,7 @@ use toml::{
 
 use portcullis_types::Shown;
 
-use super::{Faults, Placed};
+use super::{Faults, PlacedValue};
 
 /// A table of the text.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Section<'t> {
 
 /// A key and its value.
 #[derive(Debug)]
-pub(crate) struct Entry<'t> {
+pub(crate) struct SectionEntry<'t> {
     /// The key alone.
     pub(crate) name: &'t str,
     /// The key's path.
@@ -53,12 +53,12 @@ impl<'t> Section<'t> {
     }
 
     /// All entries, sorted by key.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'t>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = SectionEntry<'t>> {
         self.table.iter().map(|(name, value)| self.entry_of(name, value))
     }
 
     /// The entry of a key.
-    pub(crate) fn entry(&self, name: &str) -> Option<Entry<'t>> {
+    pub(crate) fn entry(&self, name: &str) -> Option<SectionEntry<'t>> {
         let mut entries = self.table.iter();
         let (name, value) = entries.find(|(found, _)| found.get_ref() == name)?;
         Some(self.entry_of(name, value))
@@ -70,7 +70,7 @@ impl<'t> Section<'t> {
     }
 
     /// The entries of the table of a key; empty if there is no such key, or if there are too many.
-    pub(crate) fn entries_of(&self, name: &str, faults: &mut Faults<'_>) -> Vec<Entry<'t>> {
+    pub(crate) fn entries_of(&self, name: &str, faults: &mut Faults<'_>) -> Vec<SectionEntry<'t>> {
         let Some(section) = self.section(name, faults) else { return Vec::new() };
         let count = section.table.len();
         if count > MAX_ENTRIES {
@@ -81,8 +81,8 @@ impl<'t> Section<'t> {
         section.entries().collect()
     }
 
-    fn entry_of(&self, name: &'t Spanned<DeString<'t>>, value: &'t Spanned<DeValue<'t>>) -> Entry<'t> {
-        Entry {
+    fn entry_of(&self, name: &'t Spanned<DeString<'t>>, value: &'t Spanned<DeValue<'t>>) -> SectionEntry<'t> {
+        SectionEntry {
             name: name.get_ref(),
             path: self.path_of(name.get_ref()),
             key_at: name.span().start,
@@ -102,7 +102,7 @@ impl<'t> Section<'t> {
     }
 }
 
-impl<'t> Entry<'t> {
+impl<'t> SectionEntry<'t> {
     /// The value as a table.
     pub(crate) fn section(&self, faults: &mut Faults<'_>) -> Option<Section<'t>> {
         match self.value.as_table() {
@@ -135,11 +135,11 @@ impl<'t> Entry<'t> {
     }
 
     /// The value as a list, each element with its index in the path.
-    pub(crate) fn list(&self, faults: &mut Faults<'_>) -> Option<Vec<Entry<'t>>> {
+    pub(crate) fn list(&self, faults: &mut Faults<'_>) -> Option<Vec<SectionEntry<'t>>> {
         let Some(elements) = self.value.as_array() else {
             return self.refuse_type("a list", faults);
         };
-        let elements = elements.iter().enumerate().map(|(index, element)| Entry {
+        let elements = elements.iter().enumerate().map(|(index, element)| SectionEntry {
             name: self.name,
             path: format!("{}[{index}]", self.path),
             key_at: element.span().start,
@@ -180,13 +180,13 @@ impl<'t> Entry<'t> {
     }
 
     /// Gives a value this entry's place.
-    pub(crate) fn placed<T>(&self, value: T) -> Placed<T> {
-        Placed { value, at: self.at, key: self.path.clone() }
+    pub(crate) fn placed<T>(&self, value: T) -> PlacedValue<T> {
+        PlacedValue { value, at: self.at, key: self.path.clone() }
     }
 
     /// Gives a value the place of this entry's key.
-    pub(crate) fn placed_at_key<T>(&self, value: T) -> Placed<T> {
-        Placed { value, at: self.key_at, key: self.path.clone() }
+    pub(crate) fn placed_at_key<T>(&self, value: T) -> PlacedValue<T> {
+        PlacedValue { value, at: self.key_at, key: self.path.clone() }
     }
 }
 

@@ -11,8 +11,8 @@ use crate::{
 };
 
 use super::{
-    Faults, Placed, ShellEntries, keys,
-    section::{Entry, Section},
+    Faults, PlacedValue, ShellEntries, keys,
+    section::{Section, SectionEntry},
     value::{count, one_of, size, timeout},
 };
 
@@ -59,7 +59,7 @@ pub(super) fn shell<A: Copy, const N: usize>(
             let parse = |text: &str| text.parse::<Operator>().map_err(|error| error.to_string());
             elements(&entry, faults, parse)
         }),
-        place: Placed { value: (), at: section.at, key: section.path().to_owned() },
+        place: PlacedValue { value: (), at: section.at, key: section.path().to_owned() },
     }
 }
 
@@ -77,7 +77,7 @@ fn posture(text: &str) -> Result<ShellPosture, String> {
 
 /// Reads `allow`. An empty list is refused: its author may mean that all commands are allowed, and it would
 /// allow none.
-fn allowed(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<CommandPattern>> {
+fn allowed(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<CommandPattern>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(
             faults,
@@ -88,17 +88,17 @@ fn allowed(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<Comman
     Some(patterns(entry, faults))
 }
 
-fn patterns(entry: &Entry<'_>, faults: &mut Faults<'_>) -> BTreeSet<CommandPattern> {
+fn patterns(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> BTreeSet<CommandPattern> {
     let parse = |text: &str| text.parse::<CommandPattern>().map_err(|error| error.to_string());
     elements(entry, faults, parse).into_iter().map(|placed| placed.value).collect()
 }
 
 /// The parsed elements of a list.
 fn elements<T>(
-    entry: &Entry<'_>,
+    entry: &SectionEntry<'_>,
     faults: &mut Faults<'_>,
     parse: impl Fn(&str) -> Result<T, String>,
-) -> Vec<Placed<T>> {
+) -> Vec<PlacedValue<T>> {
     let elements = entry.list(faults).unwrap_or_default();
     if elements.len() > MAX_ELEMENTS {
         entry.refuse(faults, format!("{} elements; at most {MAX_ELEMENTS} are allowed", elements.len()));

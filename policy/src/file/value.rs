@@ -6,12 +6,12 @@ use portcullis_types::{SafetyTier, Shown, ToolName};
 
 use crate::{
     Approval, MemoryBytes, OutputBytes,
-    limits::{self, Bounds, GIB, KIB, MIB, in_largest_unit},
+    limits::{self, GIB, KIB, LimitBounds, MIB, in_largest_unit},
 };
 
 use super::{
-    Faults, LimitEntries, Placed, did_you_mean, keys,
-    section::{Entry, Section},
+    Faults, LimitEntries, PlacedValue, did_you_mean, keys,
+    section::{Section, SectionEntry},
 };
 
 /// Reads `[limits]`, which both shapes of a file share.
@@ -36,7 +36,11 @@ pub(super) fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEnt
 }
 
 /// Reads a count.
-pub(super) fn count(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<'_>) -> Option<u64> {
+pub(super) fn count(
+    entry: &SectionEntry<'_>,
+    bounds: LimitBounds<u64>,
+    faults: &mut Faults<'_>,
+) -> Option<u64> {
     let Some(number) = entry.as_integer() else {
         return entry.refuse_type("a whole number", faults);
     };
@@ -44,17 +48,21 @@ pub(super) fn count(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<
 }
 
 /// Reads a length of output.
-pub(super) fn output(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<Placed<OutputBytes>> {
+pub(super) fn output(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<OutputBytes>> {
     Some(entry.placed(OutputBytes(size(entry, limits::OUTPUT, faults)?)))
 }
 
 /// Reads an amount of memory.
-pub(super) fn memory(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<Placed<MemoryBytes>> {
+pub(super) fn memory(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<MemoryBytes>> {
     Some(entry.placed(MemoryBytes(size(entry, limits::MEMORY, faults)?)))
 }
 
 /// Reads a size: a text with a unit, or a number of bytes.
-pub(super) fn size(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<'_>) -> Option<u64> {
+pub(super) fn size(
+    entry: &SectionEntry<'_>,
+    bounds: LimitBounds<u64>,
+    faults: &mut Faults<'_>,
+) -> Option<u64> {
     let bytes = match entry.as_integer() {
         Some(bytes) => bytes,
         None => entry.parsed(faults, parse_size)?,
@@ -63,7 +71,7 @@ pub(super) fn size(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<'
 }
 
 /// Reads a time limit.
-pub(super) fn timeout(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<Placed<Duration>> {
+pub(super) fn timeout(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<Duration>> {
     if let Some(number) = entry.as_integer() {
         entry.refuse(
             faults,
@@ -72,7 +80,7 @@ pub(super) fn timeout(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<Plac
         return None;
     }
     let duration = entry.parsed(faults, parse_duration)?;
-    let Bounds { least, most } = limits::TIMEOUT;
+    let LimitBounds { least, most } = limits::TIMEOUT;
     if duration < least || duration > most {
         let shown = humantime::format_duration(duration);
         let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));
@@ -83,13 +91,13 @@ pub(super) fn timeout(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<Plac
 }
 
 fn within(
-    entry: &Entry<'_>,
+    entry: &SectionEntry<'_>,
     number: i128,
-    bounds: Bounds<u64>,
+    bounds: LimitBounds<u64>,
     show: impl Fn(u64) -> String,
     faults: &mut Faults<'_>,
 ) -> Option<u64> {
-    let Bounds { least, most } = bounds;
+    let LimitBounds { least, most } = bounds;
     match u64::try_from(number) {
         Ok(number) if (least..=most).contains(&number) => Some(number),
         Ok(_) | Err(_) => {

@@ -15,7 +15,7 @@ pub use grant::ShellGrant;
 pub use model::{ShellAbsence, ShellPolicy};
 pub use variable::{InvalidVariable, VariableName};
 
-pub(crate) use model::{Shell, serialize_shell};
+pub(crate) use model::{ShellOrAbsence, serialize_shell};
 pub(crate) use reduce::reduce_shell;
 pub(crate) use render::{shell_summary, write_shell, write_shell_demands};
 pub(crate) use resolve::resolve_shell;

@@ -59,10 +59,13 @@ pub enum ShellAbsence {
 }
 
 /// A shell, or the reason why there is none.
-pub(crate) type Shell = Result<ShellPolicy, ShellAbsence>;
+pub(crate) type ShellOrAbsence = Result<ShellPolicy, ShellAbsence>;
 
 /// Serialises for the digest, without the reason of an absence: it does not change any permission.
-pub(crate) fn serialize_shell<S: Serializer>(shell: &Shell, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_shell<S: Serializer>(
+    shell: &ShellOrAbsence,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     shell.as_ref().ok().serialize(serializer)
 }
 

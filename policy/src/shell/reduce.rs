@@ -10,15 +10,15 @@ use portcullis_types::Access;
 use crate::{
     MountName, ShellAbsence, ShellPolicy,
     effective::find_mount,
-    file::{Faults, Placed, ReducedAccess, ShellEntries},
+    file::{Faults, PlacedValue, ReducedAccess, ShellEntries},
     overlay::{lower, lower_duration, takes_nothing, widens},
 };
 
-use super::Shell;
+use super::ShellOrAbsence;
 
 /// Applies a reduction. Without a shell there is nothing to reduce, and only enabling it is a fault.
 pub(crate) fn reduce_shell(
-    shell: &mut Shell,
+    shell: &mut ShellOrAbsence,
     reduced: &ShellEntries<ReducedAccess>,
     mounts: &BTreeMap<MountName, String>,
     faults: &mut Faults<'_>,
@@ -93,7 +93,7 @@ fn reduce_policy(
 fn reduce_mount(
     policy: &mut ShellPolicy,
     mount: &MountName,
-    access: &Placed<ReducedAccess>,
+    access: &PlacedValue<ReducedAccess>,
     faults: &mut Faults<'_>,
 ) {
     let before = match policy.access_to(mount.as_str()) {
@@ -122,7 +122,7 @@ fn reduce_mount(
 /// The elements of a list, each of which must be in `before`; `None` there means everything. Others are
 /// faults.
 fn subset<T: Clone + Ord + Display>(
-    listed: &[Placed<T>],
+    listed: &[PlacedValue<T>],
     before: Option<&BTreeSet<T>>,
     faults: &mut Faults<'_>,
 ) -> BTreeSet<T> {

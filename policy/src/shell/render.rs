@@ -7,10 +7,10 @@ use crate::{
     render::{quoted, quoted_texts, shown_mounts},
 };
 
-use super::Shell;
+use super::ShellOrAbsence;
 
 /// Writes `[shell]`.
-pub(crate) fn write_shell(out: &mut String, shell: &Shell) -> fmt::Result {
+pub(crate) fn write_shell(out: &mut String, shell: &ShellOrAbsence) -> fmt::Result {
     writeln!(out, "\n[shell]")?;
     let Ok(shell) = shell else { return writeln!(out, "enabled = false") };
     let ShellPolicy { posture, mounts, timeout, memory, processes, file_size, output, environment, commands } =
@@ -42,7 +42,7 @@ pub(crate) fn write_shell(out: &mut String, shell: &Shell) -> fmt::Result {
 /// Writes the lists of allowed commands after the first, which come from reductions: a command must be
 /// covered by every list. The second becomes a reduction of a sandbox tier. A section has only one list, so
 /// any further one is a comment.
-pub(crate) fn write_shell_demands(out: &mut String, sandbox: &str, shell: &Shell) -> fmt::Result {
+pub(crate) fn write_shell_demands(out: &mut String, sandbox: &str, shell: &ShellOrAbsence) -> fmt::Result {
     let Ok(shell) = shell else { return Ok(()) };
     for (index, list) in shell.commands.allowed().skip(1).enumerate() {
         let before = if index == 0 { format!("\n[sandbox.{sandbox}.shell]\n") } else { "# and: ".to_owned() };
@@ -52,7 +52,7 @@ pub(crate) fn write_shell_demands(out: &mut String, sandbox: &str, shell: &Shell
 }
 
 /// The summary of a shell, one line.
-pub(crate) fn shell_summary(shell: &Shell) -> String {
+pub(crate) fn shell_summary(shell: &ShellOrAbsence) -> String {
     let Ok(shell) = shell else { return "no shell".to_owned() };
     let timeout = humantime::format_duration(shell.timeout);
     let mounts = shown_mounts(shell.mounts.iter().map(|mount| (&mount.name, &mount.access)));

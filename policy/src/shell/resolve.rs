@@ -15,7 +15,7 @@ use crate::{
     limits::{GIB, MIB},
 };
 
-use super::{Shell, model};
+use super::{ShellOrAbsence, model};
 
 /// Fills in defaults. A policy without the section has no shell; a section without mounts grants none.
 pub(crate) fn resolve_shell(
@@ -23,7 +23,7 @@ pub(crate) fn resolve_shell(
     mounts: &BTreeMap<MountName, String>,
     limits: &Limits,
     faults: &mut Faults<'_>,
-) -> Shell {
+) -> ShellOrAbsence {
     let Some(entries) = entries else { return Err(ShellAbsence::NotGranted) };
     let mut granted = BTreeMap::new();
     for (name, access) in &entries.mounts {

@@ -107,7 +107,7 @@ fn every_single_change_counts() {
 }
 
 #[test]
-fn what_a_reduction_demands_counts() {
+fn every_reduction_changes_the_digest() {
     let mut seen = BTreeMap::from([(load(BASE).digest().to_string(), "nothing")]);
     for overlay in [
         "tools.t.approval = 'ask'",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_policy::{AuditSync, DEFAULT_POLICY, Layer, ProfileName};
+use portcullis_policy::{AuditSync, DEFAULT_POLICY, ProfileName, RequiredLayer};
 use portcullis_types::{Access, SafetyTier};
 
 use crate::support::{BASE, load, tool, try_load};
@@ -26,7 +26,7 @@ fn the_shipped_policy_says_what_the_design_says() {
     let mounts: Vec<_> =
         policy.mounts().iter().map(|mount| (mount.name.as_str(), mount.folder.as_str())).collect();
     assert_eq!(mounts, [("shared", "shared"), ("tmp", "tmp"), ("vault", "vault")]);
-    assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));
+    assert!(policy.requires(RequiredLayer::Landlock) && policy.requires(RequiredLayer::Seccomp));
     assert_eq!(policy.concurrency(), 10);
     assert_eq!(policy.calls_per_minute(), 600);
     assert_eq!(policy.limits().max_output_bytes.0, 16_384);
@@ -66,10 +66,10 @@ fn shipped_profiles_and_tiers_keep_the_vault_apart() {
 }
 
 #[test]
-fn what_a_policy_leaves_out_grants_nothing() {
+fn omitted_section_grants_nothing() {
     let policy = load("version = 1");
     assert!(policy.mounts().is_empty());
-    assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));
+    assert!(policy.requires(RequiredLayer::Landlock) && policy.requires(RequiredLayer::Seccomp));
     assert_eq!(policy.protected(), load(DEFAULT_POLICY).protected());
     assert_eq!(policy.profiles().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), [ProfileName::NOTHING]);
     for tier in SafetyTier::ALL {

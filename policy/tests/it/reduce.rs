@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portcullis_policy::{
-    Approval, DEFAULT_POLICY, Layer, LoadOptions, PolicySource, ToolFacts, ToolOrigin,
+    Approval, DEFAULT_POLICY, LoadOptions, PolicySource, RequiredLayer, ToolFacts, ToolOrigin,
     WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, SafetyTier, SandboxTier};
@@ -95,13 +95,13 @@ fn an_overlay_only_adds_layers_and_protected_paths() {
     let base = format!("require = ['seccomp']\n{BASE}\n[protect]\nexcept = ['.bashrc']");
     let shipped = load(BASE).protected().patterns().count();
     let policy = load_with(&base, "require = ['landlock']\n[protect]\npaths = ['Makefile']");
-    assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));
+    assert!(policy.requires(RequiredLayer::Landlock) && policy.requires(RequiredLayer::Seccomp));
     assert!(
         policy.protected().covers(["makefile"]).is_some() && policy.protected().covers([".bashrc"]).is_none()
     );
     assert_eq!(policy.protected().patterns().count(), shipped);
     let policy = load_with(&base, "require = []\n[protect]\npaths = []");
-    assert!(policy.requires(Layer::Seccomp));
+    assert!(policy.requires(RequiredLayer::Seccomp));
     assert_eq!(policy.protected().patterns().count(), shipped - 1);
     let error =
         try_load(BASE, Some("[protect]\npaths = []\nexcept = ['.bashrc']")).expect_err("takes a name away");
@@ -109,7 +109,7 @@ fn an_overlay_only_adds_layers_and_protected_paths() {
 }
 
 #[test]
-fn what_would_widen_is_refused_with_both_values() {
+fn widening_overlay_is_refused_with_both_values() {
     let widens = |after: &str, before: &str| {
         format!("`{after}` would widen the operator's `{before}`; this section may only take away")
     };
@@ -135,7 +135,7 @@ fn what_would_widen_is_refused_with_both_values() {
 }
 
 #[test]
-fn what_an_overlay_may_not_say_is_refused() {
+fn operator_only_key_in_an_overlay_is_refused() {
     for (overlay, fault) in [
         ("version = 2", "1:11: version: version 2; this build reads version 1"),
         (

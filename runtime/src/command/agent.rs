@@ -17,7 +17,7 @@ use crate::{
     cli::{AGENT_ID, Agent, Common},
     error::CliError,
     output::{
-        live::{Live, Quiet},
+        live::{Live, PausingApprover},
         stream, text,
     },
     setup, sidecar,
@@ -52,11 +52,12 @@ pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError>
     // The run's events already report progress and updates.
     (caller.on_progress, caller.on_update) = (None, None);
     if let Some(live) = &live {
-        let quiet = |approver| Arc::new(Quiet::new(approver, Arc::clone(live))) as Arc<dyn Approver>;
+        let quiet =
+            |approver| Arc::new(PausingApprover::new(approver, Arc::clone(live))) as Arc<dyn Approver>;
         caller.approver = caller.approver.take().map(quiet);
     }
     let mut form = options.json.then(|| options.form.begin());
-    let conversation = Conversation { config, provider, caller, prompt };
+    let conversation = AgentPrompt { config, provider, caller, prompt };
     let ended = hold(envelope, place, conversation, move |event| match (&live, &mut form) {
         (Some(live), _) => {
             live.show(event);
@@ -75,7 +76,7 @@ pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError>
 }
 
 /// A prompt to an agent, with the settings of the run.
-pub(super) struct Conversation<P> {
+pub(super) struct AgentPrompt<P> {
     pub(super) config: AgentConfig,
     pub(super) provider: P,
     /// The caller of the calls that the model asks for.
@@ -88,7 +89,7 @@ pub(super) struct Conversation<P> {
 pub(super) fn hold<P: Provider + 'static>(
     envelope: RunnerBootstrapEnvelope,
     place: ShellPlace,
-    conversation: Conversation<P>,
+    conversation: AgentPrompt<P>,
     show: impl FnMut(&AgentEvent) -> Result<(), CliError> + Send + 'static,
 ) -> Result<Option<AgentRun>, CliError> {
     let cancel = CancellationToken::new();
@@ -110,12 +111,12 @@ pub(super) fn hold<P: Provider + 'static>(
 /// # Cancellation
 /// `given_up` cancels the run, which ends in order.
 async fn converse<P: Provider + 'static>(
-    conversation: Conversation<P>,
+    conversation: AgentPrompt<P>,
     registry: Arc<ToolRegistry>,
     given_up: &CancellationToken,
     mut show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
 ) -> Result<AgentRun, CliError> {
-    let Conversation { config, provider, caller, prompt } = conversation;
+    let AgentPrompt { config, provider, caller, prompt } = conversation;
     let (events, mut happens) = event_channel(DEFAULT_EVENT_CAPACITY);
     let executor = RegistryExecutor::new(registry, caller).with_hint(HOW_TO_APPROVE);
     let mut agent = AgentLoop::new(config, events, InMemoryMessageStore::new(), provider, executor);

@@ -28,7 +28,7 @@ use crate::{
     setup, sidecar,
 };
 
-use super::tools::Shell;
+use super::tools::ShellState;
 
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: &cli::Doctor) -> Result<ExitCode, CliError> {
@@ -60,7 +60,7 @@ struct Findings {
     ok: bool,
     layers: Vec<LayerFinding>,
     shell: Option<ShellFinding>,
-    kernel: Kernel,
+    kernel: KernelReport,
     workspace: PathBuf,
     state: PathBuf,
     policy: PolicyFinding,
@@ -70,7 +70,7 @@ struct Findings {
     hard_links: Option<LinkFinding>,
     /// Why the tools do not start, with the causes.
     error: Option<String>,
-    missing: Vec<Missing>,
+    missing: Vec<MissingPart>,
 }
 
 /// One layer, as a worker thread proved it.
@@ -106,18 +106,18 @@ struct ShellLayer {
     status: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
-    evidence: Vec<Attempt>,
+    evidence: Vec<ProvenAttempt>,
 }
 
 #[derive(Debug, Serialize)]
-struct Attempt {
+struct ProvenAttempt {
     attempt: String,
     before: String,
     after: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Kernel {
+struct KernelReport {
     release: String,
     arch: &'static str,
     landlock_abi: Option<u32>,
@@ -177,7 +177,7 @@ impl LinkFinding {
 
 /// A missing part, and how to get it.
 #[derive(Debug, Serialize)]
-struct Missing {
+struct MissingPart {
     what: String,
     required: bool,
     remedy: String,
@@ -219,7 +219,7 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
         missing: missing(&layers, &support),
         layers,
         shell,
-        kernel: Kernel {
+        kernel: KernelReport {
             release: rustix::system::uname().release().to_string_lossy().into_owned(),
             arch: std::env::consts::ARCH,
             landlock_abi: support.landlock_abi,
@@ -229,7 +229,7 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
         policy: PolicyFinding {
             source: files.operator_name().to_owned(),
             overlay: files.overlay_name().map(str::to_owned),
-            requires: policy.required_layers().map(policy::Layer::as_str).collect(),
+            requires: policy.required_layers().map(policy::RequiredLayer::as_str).collect(),
             digest,
         },
         tools: registry.as_ref().map(count),
@@ -266,10 +266,12 @@ async fn shell_finding(registry: &ToolRegistry) -> ShellFinding {
         layers: Vec::new(),
         reason: Some(reason),
     };
-    match Shell::meet(registry).await {
-        Shell::Off(reason) => nothing(false, reason),
-        Shell::Lost(error) => nothing(true, format!("{error}\n{}", causes(&error)).trim_end().to_owned()),
-        Shell::On(health) => ShellFinding {
+    match ShellState::meet(registry).await {
+        ShellState::Off(reason) => nothing(false, reason),
+        ShellState::Lost(error) => {
+            nothing(true, format!("{error}\n{}", causes(&error)).trim_end().to_owned())
+        }
+        ShellState::On(health) => ShellFinding {
             ok: true,
             wanted: true,
             posture: Some(health.posture),
@@ -282,7 +284,8 @@ async fn shell_finding(registry: &ToolRegistry) -> ShellFinding {
 
 fn shell_layer(layer: LayerHealth) -> ShellLayer {
     let LayerHealth { name, status, reason, evidence } = layer;
-    let evidence = evidence.into_iter().map(|(attempt, before, after)| Attempt { attempt, before, after });
+    let evidence =
+        evidence.into_iter().map(|(attempt, before, after)| ProvenAttempt { attempt, before, after });
     ShellLayer { layer: name, status, reason, evidence: evidence.collect() }
 }
 
@@ -382,20 +385,20 @@ fn count(registry: &ToolRegistry) -> ToolCount {
     }
 }
 
-fn missing(layers: &[LayerFinding], support: &KernelSupport) -> Vec<Missing> {
+fn missing(layers: &[LayerFinding], support: &KernelSupport) -> Vec<MissingPart> {
     let mut missing = Vec::new();
     for finding in layers {
         let LayerFinding { layer, required, status, .. } = finding;
         let required = *required;
         match status {
             LayerStatus::Enforced => {}
-            LayerStatus::Partial { missing: rights } => missing.push(Missing {
+            LayerStatus::Partial { missing: rights } => missing.push(MissingPart {
                 what: format!("{layer}: {}", rights.join(", ")),
                 required: false,
                 remedy: "a newer kernel restricts these too; until then seccomp refuses what they would"
                     .to_owned(),
             }),
-            LayerStatus::Waived => missing.push(Missing {
+            LayerStatus::Waived => missing.push(MissingPart {
                 what: layer.to_string(),
                 required,
                 remedy: match support.missing(*layer) {
@@ -404,12 +407,16 @@ fn missing(layers: &[LayerFinding], support: &KernelSupport) -> Vec<Missing> {
                 },
             }),
             LayerStatus::Missing { reason } => {
-                missing.push(Missing { what: layer.to_string(), required, remedy: remedy(*layer, reason) });
+                missing.push(MissingPart {
+                    what: layer.to_string(),
+                    required,
+                    remedy: remedy(*layer, reason),
+                });
             }
         }
     }
     if !HostWasmToolRunner::has_pagemap_scan() {
-        missing.push(Missing {
+        missing.push(MissingPart {
             what: "pagemap_scan".to_owned(),
             required: false,
             remedy: "Linux 6.7 or newer with /proc mounted; without it calls take longer".to_owned(),

@@ -53,10 +53,10 @@ pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError>
 }
 
 /// The first error of writing a command's output.
-type Unwritten = Arc<Mutex<Option<CliError>>>;
+type FirstWriteError = Arc<Mutex<Option<CliError>>>;
 
 /// The caller of the commands. It approves of all: the person has typed them.
-fn caller(cancel: CancellationToken, unwritten: &Unwritten) -> Caller {
+fn caller(cancel: CancellationToken, unwritten: &FirstWriteError) -> Caller {
     let mut caller = Caller::new(CLI_ID, RUN);
     caller.cancel = cancel;
     caller.approver = Some(Arc::new(ApproveAll));
@@ -129,7 +129,7 @@ async fn exec(
     stdin: String,
 ) -> Result<ToolResult, CliError> {
     let arguments = json!({ "command": command, "stdin": stdin });
-    let unwritten = Unwritten::default();
+    let unwritten = FirstWriteError::default();
     let caller = caller(cancel.clone(), &unwritten);
     let result = registry.execute_with_policy(new_call(SHELL_EXEC, arguments.to_string()), &caller).await;
     let lost = unwritten.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -14,7 +14,7 @@ use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver};
 use portcullis_types::{Message, ToolEvent, ToolResult, async_trait};
 
-use self::streamed::Streamed;
+use self::streamed::StreamedOutput;
 use super::text;
 
 /// The most lines of a result that are shown.
@@ -33,12 +33,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// Shows the events of a run on one of the standard streams. On a terminal, a progress line at the bottom
 /// tells what the run waits for, and characters that a terminal would act on are escaped.
 pub(crate) struct Live {
-    out: Out,
-    state: Mutex<State>,
+    out: EventOutput,
+    state: Mutex<LiveState>,
 }
 
 /// The stream of the events.
-struct Out {
+struct EventOutput {
     stream: Mutex<Box<dyn Write + Send>>,
     /// Whether it is a terminal, which acts on control characters.
     is_terminal: bool,
@@ -49,7 +49,7 @@ struct Out {
 }
 
 #[derive(Default)]
-struct State {
+struct LiveState {
     /// Whether the last output ended within a line.
     within_a_line: bool,
     /// The running calls, with their tools.
@@ -57,7 +57,7 @@ struct State {
     /// Whether calls run concurrently, so that results must name their tools.
     several: bool,
     /// Calls whose output was streamed.
-    streamed: Vec<(String, Streamed)>,
+    streamed: Vec<(String, StreamedOutput)>,
     /// The call that the current line of streamed output belongs to.
     streams: Option<String>,
     /// The progress line, while the run waits.
@@ -72,7 +72,7 @@ impl Live {
     /// On standard error, beside an answer on standard output.
     pub(crate) fn to_stderr() -> Self {
         let stderr = io::stderr();
-        Self::to(Out {
+        Self::to(EventOutput {
             is_terminal: stderr.is_terminal(),
             has_colours: colors_enabled_stderr(),
             stream: Mutex::new(Box::new(stderr)),
@@ -83,7 +83,7 @@ impl Live {
     /// On standard output, as the answer itself.
     pub(crate) fn to_stdout() -> Self {
         let stdout = io::stdout();
-        Self::to(Out {
+        Self::to(EventOutput {
             is_terminal: stdout.is_terminal(),
             has_colours: colors_enabled(),
             stream: Mutex::new(Box::new(stdout)),
@@ -91,7 +91,7 @@ impl Live {
         })
     }
 
-    fn to(out: Out) -> Self {
+    fn to(out: EventOutput) -> Self {
         Self { out, state: Mutex::default() }
     }
 
@@ -105,7 +105,7 @@ impl Live {
         }
     }
 
-    fn show_now(&self, state: &mut State, event: &AgentEvent) {
+    fn show_now(&self, state: &mut LiveState, event: &AgentEvent) {
         match event {
             AgentEvent::TurnStart { iteration } => {
                 if *iteration > 1 {
@@ -143,14 +143,14 @@ impl Live {
     }
 
     /// Leaves the terminal to a question until the returned value is dropped.
-    fn pause(&self) -> Paused<'_> {
+    fn pause(&self) -> LivePause<'_> {
         let mut state = self.state();
         self.end_line(&mut state);
         state.asked += 1;
-        Paused(self)
+        LivePause(self)
     }
 
-    fn show_call(&self, state: &mut State, event: &ToolEvent) {
+    fn show_call(&self, state: &mut LiveState, event: &ToolEvent) {
         match event {
             ToolEvent::Requested { call_id, tool, arguments } => {
                 self.line(state, &format!("→ {} {}", cut(tool), cut(arguments)));
@@ -187,7 +187,7 @@ impl Live {
         }
     }
 
-    fn show_result(&self, state: &mut State, result: &ToolResult) {
+    fn show_result(&self, state: &mut LiveState, result: &ToolResult) {
         state.running.retain(|(call, _)| *call != result.call_id);
         let at = state.streamed.iter().position(|(call, _)| *call == result.call_id);
         let streamed = at.map(|at| state.streamed.swap_remove(at).1);
@@ -215,11 +215,11 @@ impl Live {
 
     /// Shows more of a call's output as it arrives. A piece may end within a line, and the next one goes on
     /// there.
-    fn stream(&self, state: &mut State, call: &str, shown: &str) {
+    fn stream(&self, state: &mut LiveState, call: &str, shown: &str) {
         match state.streamed.iter_mut().find(|(known, _)| known == call) {
             Some((_, streamed)) => streamed.take(shown),
             None => {
-                let mut streamed = Streamed::default();
+                let mut streamed = StreamedOutput::default();
                 streamed.take(shown);
                 state.streamed.push((call.to_owned(), streamed));
             }
@@ -238,7 +238,7 @@ impl Live {
         }
     }
 
-    fn show_end(&self, state: &mut State, end: &AgentEnd) {
+    fn show_end(&self, state: &mut LiveState, end: &AgentEnd) {
         state.running.clear();
         let said = match end {
             AgentEnd::Answer { .. } => None,
@@ -260,7 +260,7 @@ impl Live {
     }
 
     /// Shows a text in whole lines, at most `most` of them.
-    fn block(&self, state: &mut State, shown: &str, most: usize) {
+    fn block(&self, state: &mut LiveState, shown: &str, most: usize) {
         if shown.is_empty() {
             return;
         }
@@ -276,7 +276,7 @@ impl Live {
         }
     }
 
-    fn wait_for_calls(&self, state: &mut State) {
+    fn wait_for_calls(&self, state: &mut LiveState) {
         let tools: Vec<&str> = state.running.iter().map(|(_, tool)| tool.as_str()).collect();
         if !tools.is_empty() {
             let tools = tools.join(", ");
@@ -285,7 +285,7 @@ impl Live {
     }
 
     /// Shows the progress line, on a terminal.
-    fn wait(&self, state: &mut State, what: &str) {
+    fn wait(&self, state: &mut LiveState, what: &str) {
         if !self.out.is_terminal || state.within_a_line {
             return;
         }
@@ -301,14 +301,14 @@ impl Live {
         bar.set_message(text::inline(what));
     }
 
-    fn line(&self, state: &mut State, line: &str) {
+    fn line(&self, state: &mut LiveState, line: &str) {
         self.end_line(state);
         self.put(state, line, style(line));
         self.write(state, "\n");
     }
 
     /// Ends the current line, if there is one, and the progress line.
-    fn end_line(&self, state: &mut State) {
+    fn end_line(&self, state: &mut LiveState) {
         if state.within_a_line {
             self.write(state, "\n");
         }
@@ -318,11 +318,11 @@ impl Live {
     }
 
     /// Writes uncoloured text, whatever it begins with, such as the model's.
-    fn write(&self, state: &mut State, words: &str) {
+    fn write(&self, state: &mut LiveState, words: &str) {
         self.put(state, words, None);
     }
 
-    fn put(&self, state: &mut State, words: &str, style: Option<Style>) {
+    fn put(&self, state: &mut LiveState, words: &str, style: Option<Style>) {
         let Some(last) = words.chars().last() else { return };
         if let Some(bar) = state.waiting.take() {
             bar.finish_and_clear();
@@ -341,7 +341,7 @@ impl Live {
         let _ = stream.write_all(shown.as_bytes()).and_then(|()| stream.flush());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LiveState> {
         // Every change is complete in itself, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -369,9 +369,9 @@ fn cut(words: &str) -> String {
 }
 
 /// Holds events back while it lives. Dropping the last one shows them.
-struct Paused<'a>(&'a Live);
+struct LivePause<'a>(&'a Live);
 
-impl Drop for Paused<'_> {
+impl Drop for LivePause<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.asked -= 1;
@@ -384,19 +384,19 @@ impl Drop for Paused<'_> {
 }
 
 /// An approver that pauses the live view while it asks.
-pub(crate) struct Quiet {
+pub(crate) struct PausingApprover {
     asked: Arc<dyn Approver>,
     live: Arc<Live>,
 }
 
-impl Quiet {
+impl PausingApprover {
     pub(crate) fn new(asked: Arc<dyn Approver>, live: Arc<Live>) -> Self {
         Self { asked, live }
     }
 }
 
 #[async_trait]
-impl Approver for Quiet {
+impl Approver for PausingApprover {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
         let _quiet = self.live.pause();
         self.asked.decide(request).await

@@ -8,9 +8,9 @@ use std::{
 };
 
 use super::{
-    Identity, MAX_NAMED, PrivateLinks, Unknown,
+    FileIdentity, MAX_NAMED, PrivateLinks, Unknown,
     place::handle_path,
-    walk::{Counted, Walk},
+    walk::{CountedFiles, FolderWalk},
 };
 use crate::mounts::MountTable;
 
@@ -71,11 +71,11 @@ fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkRep
         unknown: exposed.unknown.map(Unknown::hint),
         ..LinkReport::default()
     };
-    let mut files: BTreeMap<Identity, (u64, Vec<(String, u64)>)> = BTreeMap::new();
+    let mut files: BTreeMap<FileIdentity, (u64, Vec<(String, u64)>)> = BTreeMap::new();
     let mut left = MAX_EXAMINED_ENTRIES;
     for (number, (name, directory)) in mounts.iter().enumerate() {
-        let mut walk = Walk { left, ..Walk::default() };
-        walk.enter(&handle_path(directory.as_fd()), number, Counted::All, |_| true);
+        let mut walk = FolderWalk { left, ..FolderWalk::default() };
+        walk.enter(&handle_path(directory.as_fd()), number, CountedFiles::All, |_| true);
         (left, report.has_more) = (walk.left, report.has_more || walk.has_more);
         for (identity, seen) in walk.names {
             let (links, paths) = files.entry(identity).or_default();

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{Exposed, FIRST_LOOK_WAIT, LOOK_WAIT, PrivatePaths, Unknown, walk};
+use super::{ExposedFiles, FIRST_LOOK_WAIT, LOOK_WAIT, PrivatePaths, Unknown, walk};
 
 /// How long a result counts as fresh if searching is fast.
 const FRESH: Duration = Duration::from_secs(1);
@@ -31,28 +31,28 @@ const STANDS_IN: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Default)]
 pub struct PrivateLinks {
     /// None if there are no private places.
-    looker: Option<Arc<Looker>>,
+    looker: Option<Arc<LinkSearcher>>,
 }
 
-struct Looker {
-    look: Box<dyn Fn() -> Exposed + Send + Sync>,
+struct LinkSearcher {
+    look: Box<dyn Fn() -> ExposedFiles + Send + Sync>,
     seen: Mutex<SearchState>,
     done: Notify,
 }
 
 #[derive(Debug, Default)]
 struct SearchState {
-    last: Option<Last>,
+    last: Option<LastSearch>,
     /// When the running search began; none if no search runs.
     begun: Option<Instant>,
 }
 
 /// The last completed search.
 #[derive(Debug)]
-struct Last {
+struct LastSearch {
     /// Until when its result is fresh.
     until: Instant,
-    found: Arc<Exposed>,
+    found: Arc<ExposedFiles>,
 }
 
 impl PrivateLinks {
@@ -66,8 +66,8 @@ impl PrivateLinks {
         Self::looking(move || walk::private(&places))
     }
 
-    fn looking(look: impl Fn() -> Exposed + Send + Sync + 'static) -> Self {
-        let looker = Looker { look: Box::new(look), seen: Mutex::default(), done: Notify::new() };
+    fn looking(look: impl Fn() -> ExposedFiles + Send + Sync + 'static) -> Self {
+        let looker = LinkSearcher { look: Box::new(look), seen: Mutex::default(), done: Notify::new() };
         Self { looker: Some(Arc::new(looker)) }
     }
 
@@ -75,7 +75,7 @@ impl PrivateLinks {
     ///
     /// # Cancellation
     /// Dropping the future leaves a running search to its thread; the next call finds its result.
-    pub async fn exposed(&self) -> Arc<Exposed> {
+    pub async fn exposed(&self) -> Arc<ExposedFiles> {
         let Some(looker) = &self.looker else { return Arc::default() };
         if let Some(found) = looker.at_once() {
             return found;
@@ -87,14 +87,14 @@ impl PrivateLinks {
     }
 
     /// Searches now, on this thread; for callers other than calls.
-    pub(super) fn look(&self) -> Exposed {
+    pub(super) fn look(&self) -> ExposedFiles {
         self.looker.as_ref().map(|looker| (looker.look)()).unwrap_or_default()
     }
 }
 
-impl Looker {
+impl LinkSearcher {
     /// Returns a result that needs no waiting. Starts a search if none runs.
-    fn at_once(self: &Arc<Self>) -> Option<Arc<Exposed>> {
+    fn at_once(self: &Arc<Self>) -> Option<Arc<ExposedFiles>> {
         let mut seen = self.seen();
         if let Some(found) = seen.fresh() {
             return Some(found);
@@ -135,7 +135,7 @@ impl Looker {
         let mut seen = self.seen();
         let fresh = before.elapsed().saturating_mul(MAX_SHARE).clamp(FRESH, MAX_FRESH);
         let until = Instant::now() + fresh;
-        *seen = SearchState { last: Some(Last { until, found }), begun: None };
+        *seen = SearchState { last: Some(LastSearch { until, found }), begun: None };
         drop(seen);
         self.done.notify_waiters();
     }
@@ -146,11 +146,11 @@ impl Looker {
 }
 
 impl SearchState {
-    fn fresh(&self) -> Option<Arc<Exposed>> {
+    fn fresh(&self) -> Option<Arc<ExposedFiles>> {
         self.last.as_ref().filter(|last| Instant::now() < last.until).map(|last| Arc::clone(&last.found))
     }
 
-    fn standing_in(&self) -> Option<&Last> {
+    fn standing_in(&self) -> Option<&LastSearch> {
         self.last.as_ref().filter(|last| Instant::now() < last.until + STANDS_IN)
     }
 
@@ -160,15 +160,15 @@ impl SearchState {
     }
 
     /// The result that counts while a search is overdue.
-    fn stand_in(&self) -> Arc<Exposed> {
+    fn stand_in(&self) -> Arc<ExposedFiles> {
         self.standing_in()
-            .map_or_else(|| Arc::new(Exposed::unknown(Unknown::Overdue)), |last| Arc::clone(&last.found))
+            .map_or_else(|| Arc::new(ExposedFiles::unknown(Unknown::Overdue)), |last| Arc::clone(&last.found))
     }
 }
 
-impl fmt::Debug for Looker {
+impl fmt::Debug for LinkSearcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Looker").field("seen", &self.seen).finish_non_exhaustive()
+        f.debug_struct("LinkSearcher").field("seen", &self.seen).finish_non_exhaustive()
     }
 }
 
@@ -177,10 +177,10 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::links::Suspect;
+    use crate::links::LinkSuspicion;
 
     /// A search that ends on command.
-    fn told() -> (PrivateLinks, mpsc::Sender<Exposed>, mpsc::Receiver<()>) {
+    fn told() -> (PrivateLinks, mpsc::Sender<ExposedFiles>, mpsc::Receiver<()>) {
         let (tell, told) = mpsc::channel();
         let (begin, begun) = mpsc::channel();
         let told = Mutex::new(told);
@@ -194,13 +194,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_look_that_hangs_blocks_no_call_and_counts_as_suspicion() {
         let (links, tell, begun) = told();
-        let overdue = Some(Suspect::Unknown(Unknown::Overdue));
+        let overdue = Some(LinkSuspicion::Unknown(Unknown::Overdue));
         // Both run on this thread: a search on it would let neither end.
         let (one, other) = tokio::join!(links.exposed(), links.exposed());
         assert_eq!((one.suspects_any(), other.suspects_any()), (overdue, overdue));
         begun.recv().expect("begun");
         assert!(begun.try_recv().is_err(), "one look at a time");
-        tell.send(Exposed::default()).expect("heard");
+        tell.send(ExposedFiles::default()).expect("heard");
         while links.exposed().await.suspects_any().is_some() {
             tokio::task::yield_now().await;
         }
@@ -211,17 +211,17 @@ mod tests {
     fn the_last_look_stands_in_for_a_bounded_time() {
         let ended = |ago: Duration| {
             let until = Instant::now().checked_sub(ago).expect("the machine runs for longer");
-            SearchState { last: Some(Last { until, found: Arc::default() }), begun: None }
+            SearchState { last: Some(LastSearch { until, found: Arc::default() }), begun: None }
         };
         assert!(ended(Duration::ZERO).fresh().is_none());
         assert_eq!(ended(Duration::from_secs(1)).stand_in().suspects_any(), None);
-        let overdue = Some(Suspect::Unknown(Unknown::Overdue));
+        let overdue = Some(LinkSuspicion::Unknown(Unknown::Overdue));
         assert_eq!(ended(STANDS_IN).stand_in().suspects_any(), overdue);
         assert_eq!(SearchState::default().stand_in().suspects_any(), overdue);
     }
 
     #[tokio::test]
-    async fn where_nothing_is_private_nothing_is_suspected() {
+    async fn empty_private_set_suspects_no_link() {
         assert_eq!(PrivateLinks::default().exposed().await.suspects_any(), None);
     }
 }

@@ -39,13 +39,14 @@ impl PrivatePaths {
     }
 
     /// Opens the places to search, and the vault. A path that does not exist has no files.
-    pub(super) fn open(&self, vault: Option<Arc<OwnedFd>>) -> Vec<Place> {
-        let opened = |path: &Option<PathBuf>, kind| Some(Place { handle: open(path.as_ref()?)?, kind });
-        let vault = vault.map(|handle| Place { handle, kind: Kind::Vault });
+    pub(super) fn open(&self, vault: Option<Arc<OwnedFd>>) -> Vec<PrivatePlace> {
+        let opened =
+            |path: &Option<PathBuf>, kind| Some(PrivatePlace { handle: open(path.as_ref()?)?, kind });
+        let vault = vault.map(|handle| PrivatePlace { handle, kind: PlaceKind::Vault });
         let others = [
-            opened(&self.state, Kind::State),
-            opened(&self.modules, Kind::Modules),
-            opened(&self.policy, Kind::Policy),
+            opened(&self.state, PlaceKind::State),
+            opened(&self.modules, PlaceKind::Modules),
+            opened(&self.policy, PlaceKind::Policy),
         ];
         vault.into_iter().chain(others.into_iter().flatten()).collect()
     }
@@ -58,14 +59,14 @@ fn open(path: &Path) -> Option<Arc<OwnedFd>> {
 
 /// A private folder or file, opened.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct PrivatePlace {
     pub(super) handle: Arc<OwnedFd>,
-    pub(super) kind: Kind,
+    pub(super) kind: PlaceKind,
 }
 
 /// Kind of a private place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PlaceKind {
     Vault,
     State,
     /// Only modules that a command of this user could change: nothing in this folder is secret. On systems
@@ -75,29 +76,29 @@ pub(super) enum Kind {
     Policy,
 }
 
-impl Place {
+impl PrivatePlace {
     /// A file's name for a person and a model, without a host path.
     pub(super) fn name(&self, below: &Path) -> String {
         let below = below.display();
         match self.kind {
-            Kind::Vault => format!("/vault/{below}"),
-            Kind::State => format!("{below} in the state folder"),
-            Kind::Modules => format!("module {below}"),
-            Kind::Policy => "the policy file".to_owned(),
+            PlaceKind::Vault => format!("/vault/{below}"),
+            PlaceKind::State => format!("{below} in the state folder"),
+            PlaceKind::Modules => format!("module {below}"),
+            PlaceKind::Policy => "the policy file".to_owned(),
         }
     }
 
     /// Whether a file of this owner counts.
     pub(super) fn takes(&self, owner: u32) -> bool {
         match self.kind {
-            Kind::Vault | Kind::State => true,
-            Kind::Modules | Kind::Policy => owner == rustix::process::geteuid().as_raw(),
+            PlaceKind::Vault | PlaceKind::State => true,
+            PlaceKind::Modules | PlaceKind::Policy => owner == rustix::process::geteuid().as_raw(),
         }
     }
 
     /// Whether the file system is read-only, so that files that are not secret are safe there.
     pub(super) fn is_read_only(&self) -> bool {
-        matches!(self.kind, Kind::Modules | Kind::Policy)
+        matches!(self.kind, PlaceKind::Modules | PlaceKind::Policy)
             && rustix::fs::fstatvfs(&self.handle)
                 .is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
     }
@@ -108,7 +109,7 @@ pub(super) fn handle_path(handle: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()))
 }
 
-impl AsFd for Place {
+impl AsFd for PrivatePlace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::{
-    Exposed, Identity, MAX_PRIVATE_ENTRIES, Unknown,
-    place::{Kind, Place, handle_path},
+    ExposedFiles, FileIdentity, MAX_PRIVATE_ENTRIES, Unknown,
+    place::{PlaceKind, PrivatePlace, handle_path},
 };
 
 /// Suffix of a module's file name.
@@ -19,9 +19,9 @@ const MODULE: &str = ".wasm";
 
 /// State of a walk through folders.
 #[derive(Debug, Default)]
-pub(super) struct Walk {
+pub(super) struct FolderWalk {
     /// Files with several names.
-    pub(super) names: BTreeMap<Identity, LinkCount>,
+    pub(super) names: BTreeMap<FileIdentity, LinkCount>,
     pub(super) left: usize,
     pub(super) has_more: bool,
     /// Whether an entry may exist that could not be read.
@@ -42,7 +42,7 @@ pub(super) struct LinkCount {
 
 /// Which files of a folder count.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Counted {
+pub(super) enum CountedFiles {
     All,
     /// Modules directly in the folder; files further down are not modules. Names further down count as
     /// inside, such as those that cargo leaves in `deps`.
@@ -51,18 +51,18 @@ pub(super) enum Counted {
 
 /// Searches all private places. Our own files briefly have two names while they are created, so a finding
 /// counts only if a second search confirms it.
-pub(super) fn private(places: &[Place]) -> Exposed {
+pub(super) fn private(places: &[PrivatePlace]) -> ExposedFiles {
     let (mut found, mut unknown) = once(places);
     if !found.is_empty() {
         let (again, unknown_still) = once(places);
         found.retain(|identity, _| again.contains_key(identity));
         unknown = unknown.or(unknown_still);
     }
-    Exposed::of(found, unknown)
+    ExposedFiles::of(found, unknown)
 }
 
-fn once(places: &[Place]) -> (BTreeMap<Identity, String>, Option<Unknown>) {
-    let mut walk = Walk { left: MAX_PRIVATE_ENTRIES, ..Walk::default() };
+fn once(places: &[PrivatePlace]) -> (BTreeMap<FileIdentity, String>, Option<Unknown>) {
+    let mut walk = FolderWalk { left: MAX_PRIVATE_ENTRIES, ..FolderWalk::default() };
     for (number, place) in places.iter().enumerate() {
         if place.is_read_only() {
             continue;
@@ -74,7 +74,8 @@ fn once(places: &[Place]) -> (BTreeMap<Identity, String>, Option<Unknown>) {
         };
         let takes = |metadata: &Metadata| place.takes(metadata.uid());
         if metadata.is_dir() {
-            let counted = if place.kind == Kind::Modules { Counted::Modules } else { Counted::All };
+            let counted =
+                if place.kind == PlaceKind::Modules { CountedFiles::Modules } else { CountedFiles::All };
             walk.enter(&path, number, counted, takes);
         } else if takes(&metadata) {
             walk.note(&metadata, number, true, PathBuf::new);
@@ -90,12 +91,12 @@ fn once(places: &[Place]) -> (BTreeMap<Identity, String>, Option<Unknown>) {
     (named.collect(), unknown)
 }
 
-impl Walk {
+impl FolderWalk {
     pub(super) fn enter(
         &mut self,
         root: &Path,
         place: usize,
-        counted: Counted,
+        counted: CountedFiles,
         takes: impl Fn(&Metadata) -> bool,
     ) {
         let mut folders = vec![root.to_path_buf()];
@@ -127,7 +128,7 @@ impl Walk {
                 } else if takes(&metadata) {
                     let is_module = is_root && entry.file_name().to_string_lossy().ends_with(MODULE);
                     let below = || entry.path().strip_prefix(root).map(PathBuf::from).unwrap_or_default();
-                    self.note(&metadata, place, counted == Counted::All || is_module, below);
+                    self.note(&metadata, place, counted == CountedFiles::All || is_module, below);
                 }
             }
         }
@@ -160,7 +161,7 @@ mod tests {
     use rustix::fs::Stat;
 
     use super::*;
-    use crate::links::{PrivatePaths, Suspect};
+    use crate::links::{LinkSuspicion, PrivatePaths};
 
     fn stat(path: &Path) -> Stat {
         rustix::fs::stat(path).expect("there")
@@ -182,7 +183,7 @@ mod tests {
         (dir, paths)
     }
 
-    fn opened(dir: &Path, paths: &PrivatePaths) -> Vec<Place> {
+    fn opened(dir: &Path, paths: &PrivatePaths) -> Vec<PrivatePlace> {
         let flags = rustix::fs::OFlags::PATH;
         let vault = rustix::fs::open(dir.join("vault"), flags, rustix::fs::Mode::empty()).expect("opens");
         paths.open(Some(Arc::new(vault)))
@@ -209,7 +210,7 @@ mod tests {
             }
             fs::hard_link(at(file), at("shared/innocent")).expect("linked");
             let found = private(&places);
-            assert_eq!(found.suspects(&stat(&at("shared/innocent"))), Some(Suspect::Private), "{file}");
+            assert_eq!(found.suspects(&stat(&at("shared/innocent"))), Some(LinkSuspicion::Private), "{file}");
             assert_eq!(found.suspects(&stat(&at("shared/a"))), None, "{file}");
             assert!(found.named()[0].starts_with(name) && found.named().len() == 1, "{:?}", found.named());
             fs::remove_file(at("shared/innocent")).expect("removed");
@@ -235,12 +236,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_at_is_unknown() {
+    fn missing_folder_makes_the_walk_fail() {
         let (dir, paths) = world();
-        let mut walk = Walk { left: 10, ..Walk::default() };
-        walk.enter(&dir.path().join("vault"), 0, Counted::All, |_| true);
+        let mut walk = FolderWalk { left: 10, ..FolderWalk::default() };
+        walk.enter(&dir.path().join("vault"), 0, CountedFiles::All, |_| true);
         assert!(!walk.failed);
-        walk.enter(&dir.path().join("nowhere"), 0, Counted::All, |_| true);
+        walk.enter(&dir.path().join("nowhere"), 0, CountedFiles::All, |_| true);
         assert!(walk.failed, "{paths:?}");
         assert!(is_no_answer(&io::Error::from(rustix::io::Errno::MFILE)));
         assert!(!is_no_answer(&io::Error::from(io::ErrorKind::NotFound)));
@@ -261,6 +262,6 @@ mod tests {
         std::os::unix::fs::symlink(at("shared"), at("state")).expect("linked");
         let found = private(&places);
         assert_eq!(found.suspects(&stat(&at("shared/a"))), None);
-        assert_eq!(found.suspects(&stat(&at("shared/log"))), Some(Suspect::Private));
+        assert_eq!(found.suspects(&stat(&at("shared/log"))), Some(LinkSuspicion::Private));
     }
 }

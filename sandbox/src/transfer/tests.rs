@@ -19,27 +19,27 @@ fn chunks_come_in_order_and_then_the_end() {
     transfer.send(b"a".to_vec(), &control).expect("room");
     transfer.send(b"bc".to_vec(), &control).expect("room");
     transfer.end();
-    assert_eq!(transfer.receive(&control), Ok(Received::Chunk(b"a".to_vec())));
+    assert_eq!(transfer.receive(&control), Ok(TransferItem::Chunk(b"a".to_vec())));
     assert!(transfer.is_received());
-    assert_eq!(transfer.receive(&control), Ok(Received::Chunk(b"bc".to_vec())));
-    assert_eq!(transfer.receive(&control), Ok(Received::End(3)));
-    assert_eq!(transfer.receive(&control), Ok(Received::End(3)));
-    assert_eq!(transfer.send(b"d".to_vec(), &control), Err(Refused::BrokenOff));
+    assert_eq!(transfer.receive(&control), Ok(TransferItem::Chunk(b"bc".to_vec())));
+    assert_eq!(transfer.receive(&control), Ok(TransferItem::End(3)));
+    assert_eq!(transfer.receive(&control), Ok(TransferItem::End(3)));
+    assert_eq!(transfer.send(b"d".to_vec(), &control), Err(SendRefusal::BrokenOff));
     assert_eq!(transfer.bytes(), 3);
 }
 
 #[test]
-fn what_is_broken_off_before_its_end_arrived_has_none() {
+fn broken_off_transfer_has_no_end() {
     let (transfer, control) = (Transfer::new(), minute());
     transfer.send(b"a".to_vec(), &control).expect("room");
     transfer.end();
     assert!(transfer.break_off(), "the end was not received yet");
-    assert_eq!(transfer.receive(&control), Ok(Received::BrokenOff));
+    assert_eq!(transfer.receive(&control), Ok(TransferItem::BrokenOff));
     transfer.end();
-    assert_eq!(transfer.receive(&control), Ok(Received::BrokenOff));
+    assert_eq!(transfer.receive(&control), Ok(TransferItem::BrokenOff));
     let whole = Transfer::new();
     whole.end();
-    assert_eq!(whole.receive(&control), Ok(Received::End(0)));
+    assert_eq!(whole.receive(&control), Ok(TransferItem::End(0)));
     assert!(!whole.break_off());
 }
 
@@ -58,9 +58,9 @@ fn no_more_waits_than_there_is_room_for_and_nothing_is_lost() {
         let control = minute();
         for number in 0..CHUNKS {
             let chunk = number.to_le_bytes().to_vec();
-            assert_eq!(transfer.receive(&control), Ok(Received::Chunk(chunk)));
+            assert_eq!(transfer.receive(&control), Ok(TransferItem::Chunk(chunk)));
         }
-        assert_eq!(transfer.receive(&control), Ok(Received::End((CHUNKS * size_of::<usize>()) as u64)));
+        assert_eq!(transfer.receive(&control), Ok(TransferItem::End((CHUNKS * size_of::<usize>()) as u64)));
         sender.join().expect("no panic");
     });
 }
@@ -69,16 +69,16 @@ fn no_more_waits_than_there_is_room_for_and_nothing_is_lost() {
 fn neither_end_waits_beyond_its_deadline_or_its_cancellation() {
     let transfer = Transfer::new();
     let soon = Duration::from_millis(20);
-    assert_eq!(transfer.receive(&control(soon)), Err(StopReason::Deadline));
+    assert_eq!(transfer.receive(&control(soon)), Err(CallStop::Deadline));
     for _ in 0..CAPACITY {
         transfer.send(b"a".to_vec(), &minute()).expect("room");
     }
     let stopped = transfer.send(b"a".to_vec(), &control(soon));
-    assert_eq!(stopped, Err(Refused::Stopped(StopReason::Deadline)));
+    assert_eq!(stopped, Err(SendRefusal::Stopped(CallStop::Deadline)));
     let given_up = minute();
     given_up.cancel();
     let stopped = transfer.send(b"a".to_vec(), &given_up);
-    assert_eq!(stopped, Err(Refused::Stopped(StopReason::Cancelled)));
+    assert_eq!(stopped, Err(SendRefusal::Stopped(CallStop::Cancelled)));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_sender_that_waits_learns_that_nobody_receives_any_more() {
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| transfer.send(b"a".to_vec(), &minute()));
         assert!(transfer.break_off());
-        assert_eq!(sender.join().expect("no panic"), Err(Refused::BrokenOff));
+        assert_eq!(sender.join().expect("no panic"), Err(SendRefusal::BrokenOff));
     });
     assert_eq!(transfer.bytes(), CAPACITY as u64);
 }
@@ -99,7 +99,7 @@ fn a_sender_that_waits_learns_that_nobody_receives_any_more() {
 fn more_than_the_limit_is_not_passed_on() {
     let (transfer, control) = (Transfer::with_limit(3), minute());
     transfer.send(b"abc".to_vec(), &control).expect("as much as may be");
-    assert_eq!(transfer.send(b"d".to_vec(), &control), Err(Refused::TooMuch));
+    assert_eq!(transfer.send(b"d".to_vec(), &control), Err(SendRefusal::TooMuch));
     let outlet = ChunkSink { transfer, control: Arc::new(minute()), time_limit: Duration::from_secs(60) };
     assert_eq!(outlet.send(b"d".to_vec()), Err(GuestFault::TransferTooLarge { limit_bytes: 3 }));
     outlet.transfer.break_off();

@@ -11,7 +11,7 @@ use super::integers::string;
 /// to string, and a string followed by a colon is a key.
 pub(super) fn ensure(text: &str) -> Result<(), String> {
     let bytes = text.as_bytes();
-    let mut open = Open::default();
+    let mut open = OpenObjects::default();
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         match byte {
@@ -58,22 +58,22 @@ fn unescaped(text: &str, quote: usize, end: usize) -> Cow<'_, [u8]> {
 
 /// The keys seen so far in the open objects, the innermost last.
 #[derive(Default)]
-struct Open<'t> {
+struct OpenObjects<'t> {
     keys: Vec<Cow<'t, [u8]>>,
-    objects: Vec<Object<'t>>,
+    objects: Vec<OpenObject<'t>>,
 }
 
 /// An open object. Most objects have few keys, and a list may have many objects: the first keys of all
 /// objects share one allocation.
-struct Object<'t> {
+struct OpenObject<'t> {
     /// The index of its first key.
     first: usize,
     more: BTreeSet<Cow<'t, [u8]>>,
 }
 
-impl<'t> Open<'t> {
+impl<'t> OpenObjects<'t> {
     fn begin(&mut self) {
-        self.objects.push(Object { first: self.keys.len(), more: BTreeSet::new() });
+        self.objects.push(OpenObject { first: self.keys.len(), more: BTreeSet::new() });
     }
 
     fn end(&mut self) {

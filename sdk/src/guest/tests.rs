@@ -175,7 +175,7 @@ fn bytes_pass_between_the_lines_of_input_and_output() {
 }
 
 #[test]
-fn what_is_no_conversation_ends_with_a_line_for_the_operator() {
+fn misused_guest_exits_with_a_line_for_the_operator() {
     for (verb, stdin) in [
         (None, ""),
         (Some("run"), ""),

@@ -5,7 +5,7 @@ use std::fmt;
 use portcullis_types::{Access, GuestPath, ToolError, ToolErrorKind, ToolOutput};
 use serde_json::Value;
 
-use super::{call, lent::Lent, sandbox::Sandbox, with_root, world::World};
+use super::{call, lent::LentMounts, sandbox::Sandbox, with_root, world::World};
 use crate::DeclaredTool;
 
 /// One call, with its files and the folders that it is lent.
@@ -20,7 +20,7 @@ use crate::DeclaredTool;
 pub struct Case<'a> {
     tool: &'a dyn DeclaredTool,
     arguments: Value,
-    lent: Lent,
+    lent: LentMounts,
     files: Vec<(GuestPath, Vec<u8>)>,
     leaves: Vec<(GuestPath, Vec<u8>)>,
 }
@@ -29,7 +29,7 @@ impl<'a> Case<'a> {
     /// A call of a tool that is lent no folder.
     #[must_use]
     pub fn new(tool: &'a dyn DeclaredTool, arguments: Value) -> Self {
-        Self { tool, arguments, lent: Lent::default(), files: Vec::new(), leaves: Vec::new() }
+        Self { tool, arguments, lent: LentMounts::default(), files: Vec::new(), leaves: Vec::new() }
     }
 
     /// Lends the tool a mount for reading: `shared`, `tmp` or `vault`.

@@ -9,9 +9,9 @@ use crate::{DefaultValue, LiteralValue, ParamSpec, Presence, ToolSpec};
 
 /// The lent mounts by name, with their access.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lent(BTreeMap<String, Access>);
+pub(super) struct LentMounts(BTreeMap<String, Access>);
 
-impl Lent {
+impl LentMounts {
     pub(super) fn lend(&mut self, mount: &str, access: Access) {
         self.0.insert(mount.to_owned(), access);
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[track_caller]
     fn check(from: &str, to: Option<&str>, is_lent: bool) {
-        let mut lent = Lent::default();
+        let mut lent = LentMounts::default();
         lent.lend("shared", Access::Read);
         lent.lend("tmp", Access::Write);
         let judged = lent.judge(copy_tool().spec(), &json!({"from": from, "to": to}));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_by_a_role_is_held_against_what_is_lent() {
+    fn path_arguments_are_checked_against_lent_mounts() {
         check("a.txt", None, true);
         check("/shared/a.txt", Some("/tmp/b"), true);
         check("/tmp/a.txt", Some("/tmp/b"), true);
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_default_is_held_against_it_too() {
         let lent = {
-            let mut lent = Lent::default();
+            let mut lent = LentMounts::default();
             lent.lend("shared", Access::Read);
             lent
         };

@@ -14,7 +14,7 @@ use portcullis_types::{Content, ToolError, ToolErrorKind, ToolOutput};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{lent::Lent, world::World};
+use super::{lent::LentMounts, world::World};
 
 /// The variables that `portcullis tool test` sets: the program, the crate's modules, and a folder for their
 /// state.
@@ -73,7 +73,7 @@ impl Sandbox {
     pub(super) fn call(
         &self,
         world: &World,
-        lent: &Lent,
+        lent: &LentMounts,
         tool: &str,
         arguments: &str,
     ) -> Result<ToolOutput, ToolError> {

@@ -11,7 +11,7 @@ use portcullis_types::{GuestPath, ToolError, ToolOutput};
 
 use super::{
     case::{Half, told},
-    lent::Lent,
+    lent::LentMounts,
 };
 
 /// A folder that stands for `/`.
@@ -21,7 +21,7 @@ pub(super) struct World(PathBuf);
 impl World {
     /// A folder with the lent mounts and these files.
     #[track_caller]
-    pub(super) fn with(files: &[(GuestPath, Vec<u8>)], lent: &Lent) -> Self {
+    pub(super) fn with(files: &[(GuestPath, Vec<u8>)], lent: &LentMounts) -> Self {
         let world = Self(fresh().expect("a temporary folder"));
         for mount in lent.names() {
             fs::create_dir_all(world.0.join(mount)).expect("a mount's folder");

@@ -11,6 +11,6 @@ fn mistakes_are_reported_once_and_in_place() {
 }
 
 #[test]
-fn what_is_right_compiles_and_runs() {
+fn valid_tools_compile_and_run() {
     trybuild::TestCases::new().pass("tests/ui/pass/*.rs");
 }

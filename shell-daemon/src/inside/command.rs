@@ -10,22 +10,22 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use portcullis_confine::process::{Ended, wait_for_any};
+use portcullis_confine::process::{EndedChild, wait_for_any};
 use rustix::{
     io::{Errno, FdFlags},
     process::{Pid, WaitOptions},
 };
 
 use super::{
-    environment::Place,
-    script::{Descriptors, script},
+    environment::SessionEnvironment,
+    script::{ScriptDescriptors, script},
     snapshot::{CommandSnapshots, Extent, extent},
 };
 use crate::wire::{Ending, FromCommand, ShellEnd, StateAfter, send};
 
 /// One command, as descriptors.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct CommandDescriptors {
     text: OwnedFd,
     stdin: OwnedFd,
     stdout: OwnedFd,
@@ -35,7 +35,7 @@ pub(super) struct Job {
     snapshots: CommandSnapshots,
 }
 
-impl Job {
+impl CommandDescriptors {
     pub(super) fn new(handles: Vec<OwnedFd>, snapshots: CommandSnapshots) -> io::Result<Self> {
         let handles: Result<[OwnedFd; 6], _> = handles.try_into();
         let Ok([text, stdin, stdout, stderr, report, go]) = handles else {
@@ -46,7 +46,7 @@ impl Job {
 }
 
 /// Runs a command's init until its last process has ended.
-pub(super) fn run(job: Job, place: &Place) -> ExitCode {
+pub(super) fn run(job: CommandDescriptors, place: &SessionEnvironment) -> ExitCode {
     let prepared = rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(io::Error::from)
         .and_then(|()| send(job.report.as_fd(), &FromCommand::Started, &[]));
@@ -54,7 +54,7 @@ pub(super) fn run(job: Job, place: &Place) -> ExitCode {
         // The daemon is gone, so there is no one to report to.
         return ExitCode::FAILURE;
     }
-    let Job { text, stdin, stdout, stderr, go, report, snapshots } = job;
+    let CommandDescriptors { text, stdin, stdout, stderr, go, report, snapshots } = job;
     let CommandSnapshots { read, write } = snapshots;
     // All but two of the handles are closed by then, so that each side of a pipe learns when the other is
     // done.
@@ -83,7 +83,7 @@ fn wait(shell: Pid, report: &OwnedFd, snapshot: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn end(ended: &Ended, snapshot: &OwnedFd, jobs_left: bool) -> io::Result<ShellEnd> {
+fn end(ended: &EndedChild, snapshot: &OwnedFd, jobs_left: bool) -> io::Result<ShellEnd> {
     let ending = match (ended.status.code(), ended.status.signal()) {
         (Some(code), _) => Ending::Code(code),
         (None, Some(signal)) => Ending::Signal(signal),
@@ -115,14 +115,14 @@ fn start_bash(
     [text, go]: [OwnedFd; 2],
     state: Option<OwnedFd>,
     snapshot: &OwnedFd,
-    place: &Place,
+    place: &SessionEnvironment,
 ) -> io::Result<Pid> {
     // First, because it stays open in bash: so it has the same number in every command.
     let snapshot = let_through(snapshot)?;
     let command = let_through(&text)?;
     let go = let_through(&go)?;
     let state = state.map(|state| let_through(&state)).transpose()?;
-    let descriptors = Descriptors {
+    let descriptors = ScriptDescriptors {
         command: command.as_raw_fd(),
         go: go.as_raw_fd(),
         state: state.as_ref().map(AsRawFd::as_raw_fd),

@@ -3,20 +3,21 @@
 use std::{error::Error, os::fd::OwnedFd, sync::Arc};
 
 use portcullis_confine::{
-    Bind, Canary, ConfineError, FileTree, Inside, Layer, LayerReport, LayerStatus, Namespaces, PathRule,
-    ProcessConfinement, ProcessPosture, Requirement, SingleThreaded, confine_current_process, probe_kernel,
+    Bind, Canary, ConfineError, FileTree, Layer, LayerReport, LayerStatus, NamespacedProcess, Namespaces,
+    PathRule, ProcessConfinement, ProcessPosture, Requirement, SingleThreaded, confine_current_process,
+    probe_kernel,
 };
 use rustix::{
     fs::{Mode, OFlags},
     process::DumpableBehavior,
 };
 
-use crate::wire::{FromSession, Plan, Ready, Setup};
+use crate::wire::{FromSession, Plan, SessionReady, SessionSetup};
 
 /// Confines the calling process as its setup says, and returns the answer. After a refusal the process must
 /// end.
 pub(super) fn confine(
-    setup: &Setup,
+    setup: &SessionSetup,
     handles: Vec<OwnedFd>,
     namespaces: Namespaces,
     group: LayerReport,
@@ -24,7 +25,7 @@ pub(super) fn confine(
 ) -> FromSession {
     let Plan::Layers { waived, .. } = &setup.plan else {
         let posture = ProcessPosture::new(Vec::new());
-        return FromSession::Ready(Ready { posture, has_tree: false, protected: 0, user: None });
+        return FromSession::Ready(SessionReady { posture, has_tree: false, protected: 0, user: None });
     };
     // The handles are closed at the end of this function: no command inherits one.
     let (canary, binds) = match parts(setup, handles) {
@@ -55,7 +56,7 @@ pub(super) fn refused(error: &dyn Error, by_namespaces: bool) -> FromSession {
     FromSession::Refused { reason: portcullis_types::chain(error), by_namespaces }
 }
 
-fn parts(setup: &Setup, handles: Vec<OwnedFd>) -> Result<(Canary, Vec<Bind>), Box<dyn Error>> {
+fn parts(setup: &SessionSetup, handles: Vec<OwnedFd>) -> Result<(Canary, Vec<Bind>), Box<dyn Error>> {
     let mut handles = handles.into_iter().map(Arc::new);
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let canary =
@@ -72,14 +73,14 @@ fn parts(setup: &Setup, handles: Vec<OwnedFd>) -> Result<(Canary, Vec<Bind>), Bo
 
 /// Applies the layers other than namespaces, and returns the whole posture.
 fn apply(
-    setup: &Setup,
+    setup: &SessionSetup,
     waived: &[Layer],
     canary: Canary,
     binds: Vec<Bind>,
-    inside: Inside,
+    inside: NamespacedProcess,
     one_thread: &SingleThreaded,
-) -> Result<Ready, Box<dyn Error>> {
-    let Inside { reports: before, tree, has_own_users } = inside;
+) -> Result<SessionReady, Box<dyn Error>> {
+    let NamespacedProcess { reports: before, tree, has_own_users } = inside;
     let kernel = probe_kernel();
     let missing: Vec<LayerReport> = [Layer::Landlock, Layer::Seccomp]
         .into_iter()
@@ -124,7 +125,7 @@ fn apply(
         let missing = missing.iter().find(|missing| missing.layer == report.layer);
         layers.push(missing.unwrap_or(report).clone());
     }
-    Ok(Ready { posture: ProcessPosture::new(layers), has_tree, protected, user })
+    Ok(SessionReady { posture: ProcessPosture::new(layers), has_tree, protected, user })
 }
 
 /// Hides this process and its forks from commands, which have the same user and the same Landlock domain:

@@ -2,18 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::wire::Setup;
+use crate::wire::SessionSetup;
 
 /// The first working directory, and the environment.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SessionEnvironment {
     pub(super) home: PathBuf,
     pub(super) environment: Vec<(String, String)>,
 }
 
-impl Place {
+impl SessionEnvironment {
     /// The mounts' paths are those in the session's own file tree, or the real ones without it.
-    pub(super) fn new(setup: &Setup, has_tree: bool) -> Self {
+    pub(super) fn new(setup: &SessionSetup, has_tree: bool) -> Self {
         let mounts = setup.mounts.iter().zip(&setup.paths);
         let mounts: Vec<(&str, &Path)> = mounts
             .map(|(name, path)| (name.as_str(), if has_tree { path.place.as_path() } else { &path.path }))

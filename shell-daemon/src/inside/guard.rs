@@ -29,7 +29,7 @@ use crate::{
     ShellError,
     limits::KILL_TIME,
     tree,
-    wire::{Plan, Setup, ToSession, receive, send},
+    wire::{Plan, SessionSetup, ToSession, receive, send},
 };
 
 /// Runs a session's process until its end.
@@ -58,7 +58,7 @@ pub(crate) fn run() -> ExitCode {
     match fork(&one_thread) {
         Ok(Fork::Child) => session_init::run(control, &setup, handles, namespaces, group, &one_thread),
         Ok(Fork::Parent { child }) => {
-            let end = if namespaces.has_processes() { End::ByKernel } else { End::ByLooks };
+            let end = if namespaces.has_processes() { KillMethod::ByKernel } else { KillMethod::ByLooks };
             drop((setup, handles, namespaces, group));
             guard(&control, child, end)
         }
@@ -67,7 +67,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// Prepares the namespaces. The first process of a process namespace must be started by a process outside it.
-fn prepare_namespaces(setup: &Setup, one_thread: &SingleThreaded) -> Result<Namespaces, ConfineError> {
+fn prepare_namespaces(setup: &SessionSetup, one_thread: &SingleThreaded) -> Result<Namespaces, ConfineError> {
     match &setup.plan {
         Plan::Nothing => Ok(Namespaces::none(&LayerStatus::Waived)),
         Plan::Layers { without_namespaces: Some(status), .. } => Ok(Namespaces::none(status)),
@@ -97,14 +97,14 @@ fn prepare(one_thread: &SingleThreaded) -> io::Result<OwnedFd> {
 
 /// How all processes of a session are ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum KillMethod {
     /// By the kernel, which kills a process namespace with its first process.
     ByKernel,
     /// By killing one after the other until a look finds none.
     ByLooks,
 }
 
-fn guard(control: &OwnedFd, session_init: Pid, end: End) -> ExitCode {
+fn guard(control: &OwnedFd, session_init: Pid, end: KillMethod) -> ExitCode {
     let Ok(handle) = rustix::process::pidfd_open(session_init, PidfdFlags::empty()) else {
         return ExitCode::FAILURE;
     };
@@ -112,7 +112,7 @@ fn guard(control: &OwnedFd, session_init: Pid, end: End) -> ExitCode {
         [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::empty()), PollFd::new(&handle, PollFlags::IN)];
     // Poll the control socket for a hang-up only; its messages are for the session-init.
     while matches!(poll(&mut watched, None), Err(rustix::io::Errno::INTR)) {}
-    if end == End::ByKernel && rustix::process::pidfd_send_signal(&handle, Signal::KILL).is_ok() {
+    if end == KillMethod::ByKernel && rustix::process::pidfd_send_signal(&handle, Signal::KILL).is_ok() {
         // The wait returns after all others of the namespace are gone, so the loop below usually finds none.
         let _ =
             rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(session_init), WaitOptions::empty()));

@@ -10,7 +10,7 @@ use super::snapshot::END;
 
 /// The descriptors of a command's shell besides the standard ones.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Descriptors {
+pub(super) struct ScriptDescriptors {
     /// The command's folder and text, complete once a line has come by `go`.
     pub(super) command: i32,
     /// Brings a line when the command begins. If it ends without a line, there is no command.
@@ -25,8 +25,8 @@ pub(super) struct Descriptors {
 ///
 /// The slow steps that need no current data come before the wait. The folder is entered after it: the folder
 /// may come and go meanwhile, and a waiting shell must not keep a folder in use.
-pub(super) fn script(descriptors: Descriptors) -> String {
-    let Descriptors { command, go, state, snapshot } = descriptors;
+pub(super) fn script(descriptors: ScriptDescriptors) -> String {
+    let ScriptDescriptors { command, go, state, snapshot } = descriptors;
     // Errors of a partial restore (a folder that is gone) are not the command's, so they are dropped.
     let (restore, enter) = state.map_or_else(Default::default, |state| {
         (
@@ -100,12 +100,13 @@ mod tests {
 
     use super::*;
 
-    const DESCRIPTORS: Descriptors = Descriptors { command: 201, go: 202, state: None, snapshot: 200 };
+    const DESCRIPTORS: ScriptDescriptors =
+        ScriptDescriptors { command: 201, go: 202, state: None, snapshot: 200 };
 
     #[test]
     fn the_script_is_one_line() {
         for state in [None, Some(203)] {
-            let script = script(Descriptors { state, ..DESCRIPTORS });
+            let script = script(ScriptDescriptors { state, ..DESCRIPTORS });
             assert!(!script.contains('\n'), "{script}");
         }
     }

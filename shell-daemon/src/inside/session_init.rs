@@ -16,17 +16,17 @@ use rustix::{
 };
 
 use super::{
-    command::{self, Job},
+    command::{self, CommandDescriptors},
     confine::confine,
-    environment::Place,
+    environment::SessionEnvironment,
     snapshot::Snapshots,
 };
-use crate::wire::{FromCommand, FromSession, Ready, Setup, ToSession, receive, send};
+use crate::wire::{FromCommand, FromSession, SessionReady, SessionSetup, ToSession, receive, send};
 
 /// Confines itself, reports that, and serves until the daemon is gone.
 pub(super) fn run(
     control: OwnedFd,
-    setup: &Setup,
+    setup: &SessionSetup,
     handles: Vec<OwnedFd>,
     namespaces: Namespaces,
     group: LayerReport,
@@ -39,22 +39,22 @@ pub(super) fn run(
     if send(control.as_fd(), &answer, &[]).is_err() {
         return ExitCode::FAILURE;
     }
-    let FromSession::Ready(Ready { has_tree, .. }) = answer else { return ExitCode::FAILURE };
-    let place = Place::new(setup, has_tree);
+    let FromSession::Ready(SessionReady { has_tree, .. }) = answer else { return ExitCode::FAILURE };
+    let place = SessionEnvironment::new(setup, has_tree);
     match serve(control, one_thread) {
-        Ok(Role::Ended) => ExitCode::SUCCESS,
-        Ok(Role::Command(job)) => command::run(job, &place),
+        Ok(ProcessRole::Ended) => ExitCode::SUCCESS,
+        Ok(ProcessRole::Command(job)) => command::run(job, &place),
         Err(_) => ExitCode::FAILURE,
     }
 }
 
 /// How this process goes on. On the command's side all descriptors of the session are closed by then.
-enum Role {
+enum ProcessRole {
     Ended,
-    Command(Job),
+    Command(CommandDescriptors),
 }
 
-fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<Role> {
+fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<ProcessRole> {
     let mut snapshots = Snapshots::default();
     let mut commands: Vec<(Pid, OwnedFd)> = Vec::new();
     loop {
@@ -72,14 +72,14 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<Role> {
             continue;
         }
         let Some((ToSession::Prepare, mut handles)) = receive(control.as_fd())? else {
-            return Ok(Role::Ended);
+            return Ok(ProcessRole::Ended);
         };
         let state = handles.pop().ok_or_else(|| io::Error::other("the file for the state is missing"))?;
-        let job = Job::new(handles, snapshots.next(state)?)?;
+        let job = CommandDescriptors::new(handles, snapshots.next(state)?)?;
         match fork(one_thread) {
             Ok(Fork::Child) => {
                 drop((control, commands));
-                return Ok(Role::Command(job));
+                return Ok(ProcessRole::Command(job));
             }
             Ok(Fork::Parent { child }) => {
                 commands.push((child, rustix::process::pidfd_open(child, PidfdFlags::empty())?));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_written_to_its_end_counts() {
+    fn partly_written_snapshot_is_ignored() {
         check(b"", Extent::Unfinished);
         check(b"a\n", Extent::Unfinished);
         check(b"a\n\0a=1\n", Extent::Unfinished);

@@ -18,12 +18,12 @@ use portcullis_confine::process::share_descriptors;
 
 use crate::{
     limits::{SHARED_MEMORY_KEPT, SHARED_MEMORY_PIECES},
-    tree::{self, Entry},
+    tree::{self, ProcessEntry},
 };
 
 /// Identity of a piece of shared memory. A System V segment and another file may have the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct MemoryKey {
     device: u64,
     inode: u64,
     is_segment: bool,
@@ -32,7 +32,7 @@ struct Key {
 /// How far each piece was seen mapped, kept from one look to the next. Only pieces that the current look
 /// finds are counted, so pieces that are gone do not add up.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(HashMap<Key, Mark>);
+pub(crate) struct Marks(HashMap<MemoryKey, Mark>);
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -43,10 +43,10 @@ struct Mark {
 
 /// The shared memory that one look finds.
 #[derive(Debug)]
-pub(super) struct Shared<'a> {
+pub(super) struct SharedMemory<'a> {
     devices: &'a [u64],
     marks: &'a mut Marks,
-    pieces: HashMap<Key, Piece>,
+    pieces: HashMap<MemoryKey, MappedPiece>,
     /// How many mappings and descriptors may still be read.
     reads_left: u64,
     /// How many descriptors may still be read that are probably known already.
@@ -55,21 +55,21 @@ pub(super) struct Shared<'a> {
 
 /// The reason why not all mappings, or not all descriptors, of a process are known.
 #[derive(Debug)]
-pub(super) enum Unread {
+pub(super) enum UnreadMappings {
     /// The process was unreadable, or ended.
     Failed(io::Error),
     /// The look may read no more of them, nor of the descriptors.
     TooMany,
 }
 
-impl From<io::Error> for Unread {
+impl From<io::Error> for UnreadMappings {
     fn from(error: io::Error) -> Self {
         Self::Failed(error)
     }
 }
 
 #[derive(Debug, Default)]
-struct Piece {
+struct MappedPiece {
     end: u64,
     /// The file's size in memory, if it was asked.
     there: Option<u64>,
@@ -77,7 +77,7 @@ struct Piece {
     mapping: Option<PathBuf>,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> SharedMemory<'a> {
     /// For a look that may read `reads_left` mappings and descriptors in all.
     pub(super) fn new(devices: &'a [u64], marks: &'a mut Marks, reads_left: u64) -> Self {
         Self { devices, marks, pieces: HashMap::new(), reads_left, repeats_left: reads_left }
@@ -90,9 +90,9 @@ impl<'a> Shared<'a> {
     /// Adds the mappings of a process, and returns how many it has.
     ///
     /// # Errors
-    /// [`Unread::Failed`] too for a process that has given its memory back: the kernel then shows an empty
-    /// list, and whatever was in it may belong to another process by now.
-    pub(super) fn add_mappings(&mut self, entry: &Entry) -> Result<u64, Unread> {
+    /// [`UnreadMappings::Failed`] too for a process that has given its memory back: the kernel then shows an
+    /// empty list, and its former memory may belong to another process by now.
+    pub(super) fn add_mappings(&mut self, entry: &ProcessEntry) -> Result<u64, UnreadMappings> {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         let number = if entry.is_headless {
             let living = tree::threads(entry).into_iter().find(|thread| !is_ended(thread));
@@ -120,8 +120,8 @@ impl<'a> Shared<'a> {
     }
 
     /// Takes one mapping or descriptor from those that may still be read.
-    fn take_one(&mut self) -> Result<(), Unread> {
-        self.reads_left = self.reads_left.checked_sub(1).ok_or(Unread::TooMany)?;
+    fn take_one(&mut self) -> Result<(), UnreadMappings> {
+        self.reads_left = self.reads_left.checked_sub(1).ok_or(UnreadMappings::TooMany)?;
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl<'a> Shared<'a> {
 
     /// Adds memory files found by descriptors, with their size in memory. Each thread may have a separate
     /// table of descriptors.
-    pub(super) fn add_descriptors(&mut self, entry: &Entry) -> Result<(), Unread> {
+    pub(super) fn add_descriptors(&mut self, entry: &ProcessEntry) -> Result<(), UnreadMappings> {
         let first = entry.process.pid;
         // Each with whether its table is known to be a separate one. Where the kernel does not say, most are
         // not: reading too many of them is no reason to stop or end a command, so it ends the reading.
@@ -177,7 +177,7 @@ impl<'a> Shared<'a> {
                 }
                 match fs::metadata(descriptor.path()) {
                     Ok(file) if self.devices.contains(&file.dev()) => {
-                        let key = Key { device: file.dev(), inode: file.ino(), is_segment: false };
+                        let key = MemoryKey { device: file.dev(), inode: file.ino(), is_segment: false };
                         self.pieces.entry(key).or_default().there = Some(file.blocks() * BLOCK_BYTES);
                     }
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = Some(error),
@@ -217,7 +217,7 @@ fn is_ended(thread: &Path) -> bool {
 /// A mapping of memory on one of the given devices.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
-    key: Key,
+    key: MemoryKey,
     /// Its end, as a position in the file.
     end: u64,
     addresses: (u64, u64),
@@ -240,7 +240,7 @@ impl Mapping {
         let addresses = (number(begin)?, number(end)?);
         let length = addresses.1.checked_sub(addresses.0)?;
         let is_segment = fields.get(5).is_some_and(|path| path.trim_ascii_start().starts_with(SEGMENT));
-        let key = Key { device, inode, is_segment };
+        let key = MemoryKey { device, inode, is_segment };
         Some(Self { key, end: number(text(2)?)?.saturating_add(length), addresses })
     }
 }
@@ -288,7 +288,7 @@ mod tests {
 
     /// The bytes of a look that finds these mappings.
     fn look(marks: &mut Marks, found: &[Mapping]) -> u64 {
-        let mut shared = Shared::new(&[DEVICE], marks, u64::MAX);
+        let mut shared = SharedMemory::new(&[DEVICE], marks, u64::MAX);
         found.iter().for_each(|mapping| shared.add(mapping, 0));
         let bytes = shared.bytes();
         shared.end();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_not_added_up() {
+    fn short_lived_segments_are_not_summed() {
         let mut marks = Marks::default();
         for inode in 1..1000 {
             assert_eq!(look(&mut marks, &[line(inode, 0, 1 << 20)]), 1 << 20);

@@ -22,7 +22,7 @@ fn has_perl(option: &str) -> bool {
 }
 
 /// The entries from `child` on, as soon as there are `count` of them.
-fn entries(child: &Child, count: usize) -> Vec<Entry> {
+fn entries(child: &Child, count: usize) -> Vec<ProcessEntry> {
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     let this = rustix::process::getpid();
     let deadline = Instant::now() + std::time::Duration::from_secs(60);
@@ -39,7 +39,7 @@ fn entries(child: &Child, count: usize) -> Vec<Entry> {
 }
 
 /// Kills a child and waits for its end without reaping it: it stays a zombie without any memory.
-fn kill_unreaped(child: &mut Child, entry: &Entry) {
+fn kill_unreaped(child: &mut Child, entry: &ProcessEntry) {
     child.kill().unwrap();
     rustix::process::waitid(
         rustix::process::WaitId::Pid(entry.process.pid),
@@ -48,8 +48,8 @@ fn kill_unreaped(child: &mut Child, entry: &Entry) {
     .unwrap();
 }
 
-fn used(entries: &[Entry], limit: u64, motion: Motion) -> Used {
-    Meter::new(Descriptors::Looked).unwrap().used(entries, limit, motion, &mut Marks::default())
+fn used(entries: &[ProcessEntry], limit: u64, motion: Motion) -> MemoryUse {
+    Meter::new(DescriptorSearch::Looked).unwrap().used(entries, limit, motion, &mut Marks::default())
 }
 
 #[test]
@@ -59,13 +59,13 @@ fn a_look_that_lost_too_much_memory_is_no_count() {
     assert_eq!(used(&listed, 1 << 40, Motion::Runs).partial, None, "the control");
     kill_unreaped(&mut child, &listed[0]);
     for _ in ["dead", "buried"] {
-        assert_eq!(used(&listed, 1 << 40, Motion::Runs), Used::default());
+        assert_eq!(used(&listed, 1 << 40, Motion::Runs), MemoryUse::default());
         let close = listed[0].virtual_bytes - 1;
         assert_eq!(
             used(&listed, close, Motion::Runs),
-            Used { partial: Some(Partial::Lost), ..Used::default() }
+            MemoryUse { partial: Some(PartialLook::Lost), ..MemoryUse::default() }
         );
-        assert_eq!(used(&listed, close, Motion::Stopped), Used::default(), "nothing goes on");
+        assert_eq!(used(&listed, close, Motion::Stopped), MemoryUse::default(), "nothing goes on");
         let _ = child.wait();
     }
 }
@@ -76,12 +76,12 @@ fn mappings_of_a_process_that_gave_its_memory_back_are_unknown() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
     let mut marks = Marks::default();
-    let mut shared = Shared::new(&[], &mut marks, u64::MAX);
+    let mut shared = SharedMemory::new(&[], &mut marks, u64::MAX);
     assert!(shared.add_mappings(&listed[0]).is_ok_and(|mappings| mappings > 0), "the control");
     assert!(listed[0].has_memory());
     kill_unreaped(&mut child, &listed[0]);
     for _ in ["dead", "buried"] {
-        assert!(matches!(shared.add_mappings(&listed[0]), Err(Unread::Failed(_))));
+        assert!(matches!(shared.add_mappings(&listed[0]), Err(UnreadMappings::Failed(_))));
         assert!(!listed[0].has_memory());
         let _ = child.wait();
     }
@@ -122,7 +122,7 @@ fn a_process_whose_first_thread_has_ended_hides_nothing() {
         }
     };
     let mut marks = Marks::default();
-    let mut shared = Shared::new(&[], &mut marks, u64::MAX);
+    let mut shared = SharedMemory::new(&[], &mut marks, u64::MAX);
     shared.add_descriptors(&listed[0]).expect("all of it is shown");
     assert!(shared.add_mappings(&listed[0]).expect("all of it is shown") > 0);
     assert!(!used(&listed, 1 << 40, Motion::Runs).is_hidden);
@@ -134,25 +134,25 @@ fn a_process_whose_first_thread_has_ended_hides_nothing() {
 fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
-    let meter = Meter::new(Descriptors::Looked).unwrap();
+    let meter = Meter::new(DescriptorSearch::Looked).unwrap();
     let look = |most| {
         let mut marks = Marks::default();
-        meter.look(&listed, 1 << 40, Motion::Runs, &mut Shared::new(&meter.devices, &mut marks, most))
+        meter.look(&listed, 1 << 40, Motion::Runs, &mut SharedMemory::new(&meter.devices, &mut marks, most))
     };
-    assert_eq!(look(3).partial, Some(Partial::TooMany));
+    assert_eq!(look(3).partial, Some(PartialLook::TooMany));
     assert_eq!(look(MAPPINGS_PER_LOOK).partial, None);
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 #[test]
-fn what_may_be_the_parents_memory_is_in_doubt() {
+fn possible_copy_of_the_parents_memory_is_doubtful() {
     // A subshell runs the program of its parent, with a copy of its memory.
     let mut child = start("(read line; :); :");
     let mut listed = entries(&child, 2);
     // Since the fork it may have grown: make the sizes equal again.
     listed[1].virtual_bytes = listed[0].virtual_bytes;
-    let own = || listed.iter().map(|entry| (*entry, Own::of(entry).unwrap())).collect();
+    let own = || listed.iter().map(|entry| (*entry, ProcessMemory::of(entry).unwrap())).collect();
     let counts = |answer: Option<bool>| {
         let (kept, doubtful) = once_each(own(), |_, _| answer);
         (kept.len(), doubtful.len())
@@ -166,7 +166,7 @@ fn what_may_be_the_parents_memory_is_in_doubt() {
 
 #[test]
 fn memory_that_may_be_counted_twice_is_believed_when_it_lasts() {
-    let used = |bytes, doubtful| Used { bytes, doubtful, ..Used::default() };
+    let used = |bytes, doubtful| MemoryUse { bytes, doubtful, ..MemoryUse::default() };
     let mut doubt = None;
     let begun = Instant::now();
     assert_eq!(used(70, 60).settled(100, &mut doubt, begun), 70);

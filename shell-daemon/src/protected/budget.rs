@@ -10,7 +10,7 @@ use crate::limits::PROTECTED_CONTENT;
 
 /// The bounds of one scan.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct ScanBounds {
     /// Names in folders.
     pub(super) entries: usize,
     /// Further names, in folders that are part of a protected path.
@@ -29,8 +29,8 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn of(bounds: Bounds) -> Self {
-        let Bounds { entries, share, time } = bounds;
+    pub(super) fn of(bounds: ScanBounds) -> Self {
+        let ScanBounds { entries, share, time } = bounds;
         Self { entries, share, content: PROTECTED_CONTENT, deadline: Instant::now() + time, complete: true }
     }
 

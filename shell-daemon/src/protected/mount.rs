@@ -19,19 +19,19 @@ use rustix::{
 
 use super::{
     budget::{Budget, Queue},
-    names::{Parts, Within, is_protected},
-    seen::{Contents, Found, Identity, file_time},
+    names::{Parts, RepositoryRoots, is_protected},
+    seen::{Contents, FileState, SeenPath, file_time},
 };
 use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
 
 #[derive(Debug)]
-pub(super) struct Mount {
+pub(super) struct ScannedMount {
     pub(super) name: String,
     handle: OwnedFd,
     /// Known folders by path below the mount; the mount itself is the empty path.
-    folders: HashMap<PathBuf, Stamp>,
+    folders: HashMap<PathBuf, FolderStamp>,
     /// The protected paths that exist.
-    pub(super) found: BTreeMap<PathBuf, Found>,
+    pub(super) found: BTreeMap<PathBuf, SeenPath>,
     /// The folders that Git would take for repositories, whatever their names.
     repositories: HashSet<PathBuf>,
     /// The time before the first scan, by the file system's clock.
@@ -43,9 +43,9 @@ pub(super) struct Mount {
 
 /// The state of a folder when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FolderStamp {
     /// `None` if it could not be read.
-    of: Option<Identity>,
+    of: Option<FileState>,
     /// It is part of a protected path.
     is_named: bool,
     /// It changed so shortly before that a further change could have the same time.
@@ -57,7 +57,7 @@ struct Stamp {
 }
 
 /// One scan of a mount.
-struct Look<'a> {
+struct MountScan<'a> {
     patterns: &'a ProtectedPaths,
     budget: &'a mut Budget,
     /// The time when it began.
@@ -69,7 +69,7 @@ struct Look<'a> {
     new: BTreeSet<PathBuf>,
 }
 
-impl Mount {
+impl ScannedMount {
     pub(super) fn new(name: String, handle: OwnedFd) -> Self {
         Self {
             name,
@@ -88,7 +88,7 @@ impl Mount {
         let now = clock_gettime(ClockId::Realtime);
         let now = (now.tv_sec, now.tv_nsec);
         let (to_read, found, new) = (Queue::default(), HashSet::new(), BTreeSet::new());
-        let mut look = Look { patterns, budget, now, to_read, found, new };
+        let mut look = MountScan { patterns, budget, now, to_read, found, new };
         if self.folders.is_empty() {
             look.to_read.add(PathBuf::new(), false);
         }
@@ -104,7 +104,7 @@ impl Mount {
                 }
                 match self.handle_stat(path) {
                     Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                        if stamp.is_fresh || stamp.of != Some(Identity::of(&stat)) {
+                        if stamp.is_fresh || stamp.of != Some(FileState::of(&stat)) {
                             look.to_read.add(path.clone(), stamp.is_named);
                         }
                         true
@@ -138,7 +138,7 @@ impl Mount {
 
     /// Looks up the protected names in the mount itself after the time is over: in most mounts they are
     /// there.
-    fn look_at_root(&mut self, look: &mut Look<'_>) {
+    fn look_at_root(&mut self, look: &mut MountScan<'_>) {
         let is_unknown = self.folders.get(Path::new("")).is_none_or(|stamp| stamp.is_unknown);
         self.probe_for_marks(Path::new(""), is_unknown, look);
         for pattern in look.patterns.patterns() {
@@ -150,7 +150,7 @@ impl Mount {
     }
 
     /// Checks the paths found before: one may be gone, or changed without a change of its folder.
-    fn recheck(&mut self, look: &mut Look<'_>) {
+    fn recheck(&mut self, look: &mut MountScan<'_>) {
         let paths: Vec<PathBuf> = self.found.keys().cloned().collect();
         for path in paths {
             if look.budget.is_over() {
@@ -171,21 +171,21 @@ impl Mount {
         let before = self.folders.get(&folder).filter(|stamp| stamp.is_unknown);
         let was = match before {
             Some(stamp) => stamp.was,
-            None if self.is_first => self.handle_stat(&folder).ok().map(|stat| Identity::of(&stat).place),
+            None if self.is_first => self.handle_stat(&folder).ok().map(|stat| FileState::of(&stat).place),
             None => None,
         };
         let is_unknown = before.is_some() || self.is_first;
-        self.folders.insert(folder, Stamp { of: None, is_named, is_fresh: true, is_unknown, was });
+        self.folders.insert(folder, FolderStamp { of: None, is_named, is_fresh: true, is_unknown, was });
     }
 
     /// Remembers a folder that could not be read: anything that is seen in it later is new.
     fn note_unreadable(&mut self, folder: PathBuf, is_named: bool) {
-        let stamp = Stamp { of: None, is_named, is_fresh: true, is_unknown: false, was: None };
+        let stamp = FolderStamp { of: None, is_named, is_fresh: true, is_unknown: false, was: None };
         self.folders.insert(folder, stamp);
     }
 
     /// Looks up the protected names, as the policy spells them, in a folder of which not all names are read.
-    fn probe(&mut self, folder: &Path, is_unknown: bool, look: &mut Look<'_>) {
+    fn probe(&mut self, folder: &Path, is_unknown: bool, look: &mut MountScan<'_>) {
         self.probe_for_marks(folder, is_unknown, look);
         for pattern in look.patterns.patterns() {
             if look.budget.is_over() {
@@ -196,7 +196,7 @@ impl Mount {
     }
 
     /// Looks up whether such a folder is a repository, and if so its protected names.
-    fn probe_for_marks(&mut self, folder: &Path, is_unknown: bool, look: &mut Look<'_>) {
+    fn probe_for_marks(&mut self, folder: &Path, is_unknown: bool, look: &mut MountScan<'_>) {
         let mut marks = RepositoryMarks::default();
         for name in RepositoryMarks::NAMES {
             if self.stat(&folder.join(name), look).is_some() {
@@ -216,7 +216,7 @@ impl Mount {
         }
     }
 
-    fn probe_for(&mut self, pattern: &str, folder: &Path, mut is_unknown: bool, look: &mut Look<'_>) {
+    fn probe_for(&mut self, pattern: &str, folder: &Path, mut is_unknown: bool, look: &mut MountScan<'_>) {
         let mut path = folder.to_owned();
         for part in pattern.split('/') {
             let within = self.within(&path);
@@ -234,7 +234,7 @@ impl Mount {
         }
     }
 
-    fn read(&mut self, folder: &Path, is_named: bool, look: &mut Look<'_>) {
+    fn read(&mut self, folder: &Path, is_named: bool, look: &mut MountScan<'_>) {
         let (entries, stat) = match self.open(folder) {
             Ok(opened) => opened,
             Err(errno) => {
@@ -297,19 +297,19 @@ impl Mount {
 
     /// Records that a folder is read. Returns whether its contents may be older than the session, although no
     /// scan has seen them.
-    fn stamp(&mut self, folder: &Path, stat: &Stat, is_named: bool, look: &Look<'_>) -> bool {
-        let of = Identity::of(stat);
+    fn stamp(&mut self, folder: &Path, stat: &Stat, is_named: bool, look: &MountScan<'_>) -> bool {
+        let of = FileState::of(stat);
         let before = self.folders.get(folder).filter(|stamp| stamp.is_unknown);
         let was = before.and_then(|stamp| stamp.was);
         // If another folder took this one's place, its contents are new here.
         let is_unknown = before.is_some() && (was == Some(of.place) || self.was_there(stat));
-        let stamp = Stamp { of: Some(of), is_named, is_fresh: of.is_after(look.now), is_unknown, was };
+        let stamp = FolderStamp { of: Some(of), is_named, is_fresh: of.is_after(look.now), is_unknown, was };
         self.folders.insert(folder.to_owned(), stamp);
         is_unknown
     }
 
     /// The kind of a listed entry, looked up where the listing does not say it. None if it cannot be.
-    fn kind_of(&self, entry: &DirEntry, path: &Path, look: &mut Look<'_>) -> Option<FileType> {
+    fn kind_of(&self, entry: &DirEntry, path: &Path, look: &mut MountScan<'_>) -> Option<FileType> {
         match entry.file_type() {
             FileType::Unknown => self.stat(path, look).map(|stat| FileType::from_raw_mode(stat.st_mode)),
             kind => Some(kind),
@@ -317,7 +317,13 @@ impl Mount {
     }
 
     /// Adds a folder to those that the scan has still to read. Returns `false` if there are too many.
-    fn add_folder(&mut self, path: PathBuf, within: &Within, is_unknown: bool, look: &mut Look<'_>) -> bool {
+    fn add_folder(
+        &mut self,
+        path: PathBuf,
+        within: &RepositoryRoots,
+        is_unknown: bool,
+        look: &mut MountScan<'_>,
+    ) -> bool {
         let is_named = self.is_named(look.patterns, &path, within);
         let is_too_much = self.folders.len() + look.to_read.len() >= PROTECTED_FOLDERS
             || path.iter().count() > PROTECTED_DEPTH;
@@ -329,8 +335,8 @@ impl Mount {
             && let Ok(stat) = self.handle_stat(&path)
             && self.was_there(&stat)
         {
-            let was = Some(Identity::of(&stat).place);
-            let stamp = Stamp { of: None, is_named, is_fresh: true, is_unknown, was };
+            let was = Some(FileState::of(&stat).place);
+            let stamp = FolderStamp { of: None, is_named, is_fresh: true, is_unknown, was };
             self.folders.insert(path.clone(), stamp);
         }
         look.to_read.add(path, is_named);
@@ -338,7 +344,7 @@ impl Mount {
     }
 
     /// Whether a folder is part of a protected path, so that paths in it are or may be protected.
-    fn is_named(&self, patterns: &ProtectedPaths, folder: &Path, within: &Within) -> bool {
+    fn is_named(&self, patterns: &ProtectedPaths, folder: &Path, within: &RepositoryRoots) -> bool {
         let parts = Parts::of(folder);
         patterns.is_prefix_of_protected(&parts.0)
             || patterns.covers(&parts.0).is_some()
@@ -350,13 +356,15 @@ impl Mount {
     }
 
     /// The repositories that a folder is or lies in.
-    fn within(&self, folder: &Path) -> Within {
+    fn within(&self, folder: &Path) -> RepositoryRoots {
         if self.repositories.is_empty() {
-            return Within(Vec::new());
+            return RepositoryRoots(Vec::new());
         }
         let depth = folder.iter().count();
         let is_repository = |(_, above): &(usize, &Path)| self.repositories.contains(*above);
-        Within(folder.ancestors().enumerate().filter(is_repository).map(|(up, _)| depth - up).collect())
+        RepositoryRoots(
+            folder.ancestors().enumerate().filter(is_repository).map(|(up, _)| depth - up).collect(),
+        )
     }
 
     /// Records whether a folder is a repository. The contents of a new repository are scanned again, and all
@@ -366,7 +374,7 @@ impl Mount {
         folder: &Path,
         marks: RepositoryMarks,
         is_unknown: bool,
-        look: &mut Look<'_>,
+        look: &mut MountScan<'_>,
     ) {
         if !marks.is_repository() {
             if self.repositories.remove(folder) {
@@ -417,7 +425,7 @@ impl Mount {
     fn forget_below(&mut self, folder: &Path, patterns: &ProtectedPaths) {
         let mut found = std::mem::take(&mut self.found);
         // `found` is sorted, so paths of one folder are neighbours: compute `within` once for each.
-        let mut last: Option<(PathBuf, Within)> = None;
+        let mut last: Option<(PathBuf, RepositoryRoots)> = None;
         found.retain(|path, found| {
             let Some(parent) = path.parent().filter(|_| path.starts_with(folder)) else { return true };
             if last.as_ref().is_none_or(|(last, _)| last != parent) {
@@ -441,7 +449,7 @@ impl Mount {
     /// Records a protected path that exists. It is new if the last scan did not find it or it has changed
     /// since. In a folder that the first scan left out, it is new only if it has changed since the session
     /// began.
-    fn find(&mut self, path: PathBuf, stat: &Stat, is_unknown: bool, look: &mut Look<'_>) {
+    fn find(&mut self, path: PathBuf, stat: &Stat, is_unknown: bool, look: &mut MountScan<'_>) {
         // A folder's names are read again after its paths were checked one by one: read each file once.
         if !look.found.insert(path.clone()) && self.found.contains_key(&path) {
             return;
@@ -450,7 +458,7 @@ impl Mount {
             look.budget.complete = false;
             return;
         }
-        let mut found = Found::of(stat);
+        let mut found = SeenPath::of(stat);
         self.contents.add(&mut found, stat, &self.handle, &path, look.budget);
         let found = found.after(self.found.get(&path).copied());
         match self.found.insert(path.clone(), found) {
@@ -466,7 +474,7 @@ impl Mount {
 
     /// Whether it is unchanged since the session began. A rename counts as a change.
     fn was_there(&self, stat: &Stat) -> bool {
-        let Identity { changed, modified, .. } = Identity::of(stat);
+        let FileState { changed, modified, .. } = FileState::of(stat);
         changed.max(modified) < self.began
     }
 
@@ -479,7 +487,7 @@ impl Mount {
     }
 
     /// The numbers of a path; `None` if it is gone, or cannot be looked at, so that the scan is incomplete.
-    fn stat(&self, path: &Path, look: &mut Look<'_>) -> Option<Stat> {
+    fn stat(&self, path: &Path, look: &mut MountScan<'_>) -> Option<Stat> {
         let stat = self.handle_stat(path);
         look.budget.complete &= stat.as_ref().err().is_none_or(|errno| is_gone(*errno));
         stat.ok()

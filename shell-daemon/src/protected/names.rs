@@ -6,7 +6,7 @@ use portcullis_policy::ProtectedPaths;
 use rustix::fs::FileType;
 
 /// The repositories that a folder is or lies in, each as the length of its path in names.
-pub(super) struct Within(pub(super) Vec<usize>);
+pub(super) struct RepositoryRoots(pub(super) Vec<usize>);
 
 /// The names of a path, as text.
 pub(super) struct Parts<'a>(pub(super) Vec<Cow<'a, str>>);
@@ -17,7 +17,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl Within {
+impl RepositoryRoots {
     /// Whether `holds` is true for the rest of the path below any of the repositories.
     pub(super) fn any(&self, parts: &Parts<'_>, holds: impl Fn(&[Cow<'_, str>]) -> bool) -> bool {
         self.0.iter().any(|depth| holds(&parts.0[*depth..]))
@@ -25,7 +25,12 @@ impl Within {
 }
 
 /// Whether a path is protected by its name or its kind.
-pub(super) fn is_protected(patterns: &ProtectedPaths, path: &Path, kind: FileType, within: &Within) -> bool {
+pub(super) fn is_protected(
+    patterns: &ProtectedPaths,
+    path: &Path,
+    kind: FileType,
+    within: &RepositoryRoots,
+) -> bool {
     let parts = Parts::of(path);
     if patterns.covers(&parts.0).is_some() {
         return true;

@@ -21,17 +21,17 @@ use super::{
 
 /// A state of a file. `changed` is the inode's change time, which no program can set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct FileState {
     pub(super) place: (u64, u64),
     pub(super) modified: (i64, i64),
     pub(super) changed: (i64, i64),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct SeenPath {
     pub(super) kind: FileType,
     /// `None` for a folder: its contents are found by themselves.
-    pub(super) identity: Option<Identity>,
+    pub(super) identity: Option<FileState>,
     pub(super) place: (u64, u64),
     /// A hash of what is in a regular file, if it could be read.
     content: Option<u64>,
@@ -47,7 +47,7 @@ pub(super) struct Contents {
     buffer: Vec<u8>,
 }
 
-impl Identity {
+impl FileState {
     pub(super) fn of(stat: &Stat) -> Self {
         let seconds = |seconds: i64, nanoseconds| (seconds, i64::try_from(nanoseconds).unwrap_or_default());
         Self {
@@ -69,10 +69,10 @@ impl Identity {
     }
 }
 
-impl Found {
+impl SeenPath {
     pub(super) fn of(stat: &Stat) -> Self {
         let kind = FileType::from_raw_mode(stat.st_mode);
-        let identity = Identity::of(stat);
+        let identity = FileState::of(stat);
         let identity_of_file = (kind != FileType::Directory).then_some(identity);
         Self { kind, identity: identity_of_file, place: identity.place, content: None }
     }
@@ -102,7 +102,7 @@ impl Contents {
     /// Adds the content of a regular file below `mount`, within the budget.
     pub(super) fn add(
         &mut self,
-        found: &mut Found,
+        found: &mut SeenPath,
         stat: &Stat,
         mount: &OwnedFd,
         path: &Path,

@@ -46,12 +46,12 @@ impl World {
         }
     }
 
-    fn protected(&self, patterns: &[&str]) -> Protected {
+    fn protected(&self, patterns: &[&str]) -> ProtectedScanner {
         self.protected_within(patterns, USUAL_BOUNDS)
     }
 
     /// With a first scan within these bounds.
-    fn protected_within(&self, patterns: &[&str], bounds: Bounds) -> Protected {
+    fn protected_within(&self, patterns: &[&str], bounds: ScanBounds) -> ProtectedScanner {
         let mount = |name: &str, access| SessionMount {
             name: name.to_owned(),
             path: self.0.path().join(name),
@@ -75,7 +75,7 @@ impl World {
             waived: Vec::new(),
             protect: ProtectedPaths::parse(patterns.iter().copied()).unwrap(),
         };
-        Protected::within(&spec, bounds).unwrap()
+        ProtectedScanner::within(&spec, bounds).unwrap()
     }
 }
 
@@ -103,7 +103,7 @@ fn existing_paths_are_found_once_and_only_in_writable_mounts() {
 }
 
 #[test]
-fn what_is_made_is_told_at_any_depth() {
+fn new_protected_path_is_reported_at_any_depth() {
     check(|_| (), &[]);
     check(|world| fs::write(world.path("new"), "x").unwrap(), &[]);
     check(|world| fs::write(world.path("plain/.bashrc"), "x").unwrap(), &["/shared/plain/.bashrc"]);
@@ -119,7 +119,7 @@ fn what_is_made_is_told_at_any_depth() {
 }
 
 #[test]
-fn what_is_changed_moved_or_linked_there_is_told() {
+fn changed_moved_or_linked_path_is_reported() {
     check(|world| fs::write(world.path(".bashrc"), "new").unwrap(), &["/shared/.bashrc"]);
     check(
         |world| {
@@ -187,7 +187,7 @@ fn times_that_are_set_back_hide_nothing() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_told() {
+fn too_deep_folder_makes_the_scan_incomplete() {
     let world = World::new();
     let mut protected = world.protected(&PATTERNS);
     let mut deep = world.path("deep");
@@ -214,7 +214,7 @@ fn bare(world: &World, folder: &str) {
 }
 
 #[test]
-fn in_a_repository_of_any_name_the_same_is_found_as_in_git() {
+fn repository_of_any_name_is_scanned_like_dot_git() {
     check(
         |world| {
             bare(world, "plain/bare");
@@ -235,7 +235,7 @@ fn in_a_repository_of_any_name_the_same_is_found_as_in_git() {
 }
 
 #[test]
-fn when_a_folder_becomes_a_repository_its_old_hooks_are_told() {
+fn hooks_of_a_folder_made_a_repository_are_reported() {
     let world = World::new();
     fs::create_dir_all(world.path("plain/hooks")).unwrap();
     fs::write(world.path("plain/hooks/pre-commit"), "").unwrap();
@@ -264,7 +264,7 @@ fn an_existing_repository_keeps_its_place_and_its_hooks() {
 }
 
 /// Bounds that a few files exceed.
-const FEW: Bounds = Bounds { entries: 100, share: 50, time: Duration::from_secs(60) };
+const FEW: ScanBounds = ScanBounds { entries: 100, share: 50, time: Duration::from_secs(60) };
 
 #[test]
 fn very_many_files_do_not_hide_a_repositorys_hooks() {
@@ -287,7 +287,7 @@ fn very_many_files_do_not_hide_a_repositorys_hooks() {
             assert!(found.created.iter().any(|created| created == path), "{junk}: {found:?}");
         }
         // The folders left out are read as soon as there is room.
-        protected.bounds = Bounds { entries: 10_000, ..FEW };
+        protected.bounds = ScanBounds { entries: 10_000, ..FEW };
         assert!(protected.look().complete, "{junk}");
     }
 }
@@ -314,17 +314,17 @@ fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
     fs::write(world.path("plain/.bashrc"), "new").unwrap();
     fs::create_dir_all(world.path(".git/hooks")).unwrap();
     fs::write(world.path(".git/hooks/pre-commit"), "new").unwrap();
-    protected.bounds = Bounds { time: Duration::ZERO, ..protected.bounds };
+    protected.bounds = ScanBounds { time: Duration::ZERO, ..protected.bounds };
     // The mount itself is still asked for the policy's names.
     let hooks = vec!["/shared/.git/hooks".to_owned()];
     assert_eq!(protected.look(), ProtectedFound { created: hooks, complete: false });
-    protected.bounds = Bounds { time: Duration::from_secs(60), ..protected.bounds };
+    protected.bounds = ScanBounds { time: Duration::from_secs(60), ..protected.bounds };
     let expected = vec!["/shared/.git/hooks/pre-commit".to_owned(), "/shared/plain/.bashrc".to_owned()];
     assert_eq!(protected.look(), ProtectedFound { created: expected, complete: true });
 }
 
 #[test]
-fn what_git_would_run_is_told_before_all_else() {
+fn git_hooks_are_reported_first() {
     let world = World::new();
     let mut protected = world.protected(&PATTERNS);
     for folder in 0..2 * PROTECTED_TOLD {
@@ -340,10 +340,10 @@ fn what_git_would_run_is_told_before_all_else() {
 
 /// A folder that the first scan left out and that holds `before`; returns the report of a later scan.
 fn left_out(before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
-    left_out_within(Bounds { time: Duration::ZERO, ..FEW }, before, change)
+    left_out_within(ScanBounds { time: Duration::ZERO, ..FEW }, before, change)
 }
 
-fn left_out_within(bounds: Bounds, before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
+fn left_out_within(bounds: ScanBounds, before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
     let world = World::new();
     for path in before {
         fs::create_dir_all(world.path(path).parent().unwrap()).unwrap();
@@ -352,12 +352,12 @@ fn left_out_within(bounds: Bounds, before: &[&str], change: impl FnOnce(&World))
     World::waits_for_another_time();
     let mut protected = world.protected_within(&PATTERNS, bounds);
     change(&world);
-    protected.bounds = Bounds { time: Duration::from_secs(60), entries: 10_000, ..FEW };
+    protected.bounds = ScanBounds { time: Duration::from_secs(60), entries: 10_000, ..FEW };
     protected.look()
 }
 
 #[test]
-fn what_the_first_look_left_out_is_not_told_as_new() {
+fn path_skipped_by_the_first_scan_is_not_new() {
     let before = ["plain/.git/hooks/pre-commit", "plain/deep/.bashrc", ".bashrc"];
     let found = left_out(&before, |_| ());
     assert_eq!(found, ProtectedFound { created: Vec::new(), complete: true });
@@ -378,7 +378,7 @@ fn what_the_first_look_left_out_is_not_told_as_new() {
 }
 
 #[test]
-fn what_is_moved_into_a_folder_that_was_left_out_is_new_there() {
+fn path_moved_into_a_skipped_folder_is_new() {
     let found = left_out(&["plain/x/.git/hooks/pre-commit"], |world| {
         fs::rename(world.path("plain/x"), world.path("plain/deep/x")).unwrap();
     });
@@ -405,7 +405,7 @@ fn repositories_in_repositories_are_all_looked_at() {
 }
 
 #[test]
-fn all_of_a_folder_that_becomes_a_repository_is_new() {
+fn whole_folder_that_becomes_a_repository_is_new() {
     let before = ["plain/q/hooks/pre-commit", "plain/q/config", "plain/q/objects/x", "plain/q/refs/x"];
     let found =
         left_out(&before, |world| fs::write(world.path("plain/q/HEAD"), "ref: refs/heads/x").unwrap());
@@ -452,7 +452,7 @@ fn a_repository_that_is_too_large_is_one() {
 }
 
 #[test]
-fn what_could_not_be_read_is_new_when_it_can() {
+fn unreadable_folder_is_new_once_readable() {
     if rustix::process::geteuid().is_root() {
         println!("skipped: root reads everything");
         return;

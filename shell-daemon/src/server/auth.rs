@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use tonic::{Request, Status, service::Interceptor};
 
-use super::{connection::Client, daemon::Daemon, refusal::Refusal};
+use super::{connection::ConnectionHandle, daemon::Daemon, refusal::RefusalCode};
 use portcullis_shell_protocol::{VERSION, VERSION_KEY};
 
 /// The interceptor of one connection; all share the same daemon.
 #[derive(Clone, Debug)]
-pub(super) struct Gate(pub(super) Arc<Daemon>);
+pub(super) struct AuthInterceptor(pub(super) Arc<Daemon>);
 
-impl Interceptor for Gate {
+impl Interceptor for AuthInterceptor {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
         let named = request.metadata().get("authorization");
         if !named.is_some_and(|named| self.0.token.admits(named.as_bytes())) {
-            return Err(Refusal::Unauthenticated.because("the token is missing or wrong"));
+            return Err(RefusalCode::Unauthenticated.because("the token is missing or wrong"));
         }
         let version = request.metadata().get(VERSION_KEY).and_then(|version| version.to_str().ok());
         if version != Some(VERSION) {
             let theirs = version.unwrap_or("no version");
-            return Err(Refusal::Version.because(format!(
+            return Err(RefusalCode::Version.because(format!(
                 "this daemon is of version {VERSION}, the client of {theirs}: start both from one build"
             )));
         }
-        Client::of(&request)?.greet();
+        ConnectionHandle::of(&request)?.greet();
         Ok(request)
     }
 }

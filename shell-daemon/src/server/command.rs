@@ -21,13 +21,13 @@ use tonic::Status;
 use super::{
     connection::{Connection, Id},
     daemon::Daemon,
-    input::Input,
-    refusal::{self, Refusal},
-    session_thread::Life,
+    input::StdinSender,
+    refusal::{self, RefusalCode},
+    session_thread::SessionLife,
 };
 use crate::{
-    BackgroundOutput, Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending,
-    Interruption, ShellError, ShellSession, StateAfter, Stream as Source,
+    BackgroundOutput, Cancellation, Canceller, CommandEnd, CommandRequest, Completed, Ending, Interruption,
+    OutputChunk, OutputStream, ShellError, ShellSession, StateAfter,
 };
 use portcullis_shell_protocol as protocol;
 use portcullis_shell_protocol::{ExecEvent, Exited, Output, Started, exec_event::Event, exited};
@@ -38,15 +38,15 @@ pub(super) struct Control {
     canceller: Mutex<Option<Canceller>>,
     /// Wakes the session's thread where it waits for the client to take output.
     cancelled: CancellationToken,
-    pub(super) input: Input,
+    pub(super) input: StdinSender,
 }
 
 impl Control {
     /// # Errors
     /// If there is no descriptor left.
-    pub(super) fn new(input: Input) -> Result<(Arc<Self>, Cancellation), Status> {
+    pub(super) fn new(input: StdinSender) -> Result<(Arc<Self>, Cancellation), Status> {
         let (cancellation, canceller) = Cancellation::new()
-            .map_err(|error| Refusal::Limit.because(format!("no descriptor is left: {error}")))?;
+            .map_err(|error| RefusalCode::Limit.because(format!("no descriptor is left: {error}")))?;
         let control =
             Self { canceller: Mutex::new(Some(canceller)), cancelled: CancellationToken::new(), input };
         Ok((Arc::new(control), cancellation))
@@ -60,14 +60,14 @@ impl Control {
 }
 
 /// A command for its session's thread.
-pub(super) struct Job {
+pub(super) struct SessionCommand {
     pub(super) id: Id,
     pub(super) daemon: Arc<Daemon>,
     pub(super) request: CommandRequest,
     /// The position up to which the client has the output of background jobs.
     pub(super) background_from: u64,
     pub(super) control: Arc<Control>,
-    pub(super) outlet: Outlet,
+    pub(super) outlet: EventOutlet,
     pub(super) claims: Claims,
 }
 
@@ -88,37 +88,37 @@ impl Drop for Claims {
     }
 }
 
-impl Job {
+impl SessionCommand {
     /// Runs the command, once. `forget` removes the session from its connection, in case it ends with the
     /// command.
-    pub(super) fn run(self, session: &mut ShellSession, forget: impl FnOnce()) -> Life {
+    pub(super) fn run(self, session: &mut ShellSession, forget: impl FnOnce()) -> SessionLife {
         let Self { id, daemon, request, background_from, control, mut outlet, claims } = self;
         let judged = if control.cancelled.is_cancelled() {
             // The caller is gone, or the session is about to end.
-            Err(Refusal::SessionEnded.because("the command was cancelled before it began"))
+            Err(RefusalCode::SessionEnded.because("the command was cancelled before it began"))
         } else {
             daemon.config.commands.judge(&request.command).map_err(|refusal| {
                 tracing::info!(command = %id, %refusal, "refused a command");
-                Refusal::CommandDenied.because(refusal.to_string())
+                RefusalCode::CommandDenied.because(refusal.to_string())
             })
         };
         if let Err(status) = judged {
             drop(claims);
             outlet.refuse(status);
-            return Life::GoesOn;
+            return SessionLife::GoesOn;
         }
         if !outlet.accept(id) {
-            return Life::GoesOn;
+            return SessionLife::GoesOn;
         }
         let deadline = Instant::now() + request.timeout;
         let result = session.run(&request, &mut |chunk| outlet.deliver(chunk, deadline, &control.cancelled));
         let life = match &result {
-            Ok(_) => Life::GoesOn,
-            Err(error) if lets_live(error) => Life::GoesOn,
+            Ok(_) => SessionLife::GoesOn,
+            Err(error) if lets_live(error) => SessionLife::GoesOn,
             Err(error) => {
                 tracing::warn!(command = %id, error = portcullis_types::chain(error), "a session ended with its command");
                 forget();
-                Life::Over
+                SessionLife::Over
             }
         };
         drop(claims);
@@ -128,7 +128,7 @@ impl Job {
 }
 
 /// The sending end of a command's events.
-pub(super) struct Outlet {
+pub(super) struct EventOutlet {
     accepted: Option<oneshot::Sender<Result<(), Status>>>,
     events: mpsc::Sender<Result<ExecEvent, Status>>,
     /// A reserved slot for the last event, so that a session never waits for a client that does not read.
@@ -140,7 +140,7 @@ pub(super) struct Outlet {
 }
 
 /// The receiving end: the result of the start, and the stream for the answer.
-pub(super) struct Inlet {
+pub(super) struct EventInlet {
     accepted: oneshot::Receiver<Result<(), Status>>,
     stream: ExecStream,
 }
@@ -149,20 +149,20 @@ pub(super) struct Inlet {
 ///
 /// # Errors
 /// None in practice: a new channel has room for the last event.
-pub(super) fn channel(control: Arc<Control>) -> Result<(Outlet, Inlet), Status> {
+pub(super) fn channel(control: Arc<Control>) -> Result<(EventOutlet, EventInlet), Status> {
     let (accept, accepted) = oneshot::channel();
     let (events, receiver) = mpsc::channel(EVENTS);
     let last = events
         .clone()
         .try_reserve_owned()
-        .map_err(|error| Refusal::Failed.because(format!("reserve the command's end: {error}")))?;
+        .map_err(|error| RefusalCode::Failed.because(format!("reserve the command's end: {error}")))?;
     let runtime = Handle::current();
-    let outlet = Outlet { accepted: Some(accept), events, last, runtime, delivered: 0, is_lost: false };
+    let outlet = EventOutlet { accepted: Some(accept), events, last, runtime, delivered: 0, is_lost: false };
     let stream = ExecStream { events: receiver, control };
-    Ok((outlet, Inlet { accepted, stream }))
+    Ok((outlet, EventInlet { accepted, stream }))
 }
 
-impl Inlet {
+impl EventInlet {
     /// Waits until the command is about to start.
     ///
     /// # Cancellation
@@ -175,12 +175,14 @@ impl Inlet {
             Ok(Ok(())) => Ok(self.stream),
             Ok(Err(status)) => Err(status),
             // The session's thread has ended without an answer.
-            Err(_) => Err(Refusal::SessionEnded.because("the session has ended; the command was not run")),
+            Err(_) => {
+                Err(RefusalCode::SessionEnded.because("the session has ended; the command was not run"))
+            }
         }
     }
 }
 
-impl Outlet {
+impl EventOutlet {
     fn refuse(mut self, status: Status) {
         if let Some(accepted) = self.accepted.take() {
             let _ = accepted.send(Err(status));
@@ -196,10 +198,10 @@ impl Outlet {
 
     /// Sends output. Waits for room in the channel, at most until the command is cancelled or its deadline
     /// passes.
-    fn deliver(&mut self, chunk: Chunk<'_>, deadline: Instant, cancelled: &CancellationToken) {
+    fn deliver(&mut self, chunk: OutputChunk<'_>, deadline: Instant, cancelled: &CancellationToken) {
         let stream = match chunk.stream {
-            Source::Stdout => protocol::Stream::Stdout,
-            Source::Stderr => protocol::Stream::Stderr,
+            OutputStream::Stdout => protocol::Stream::Stdout,
+            OutputStream::Stderr => protocol::Stream::Stderr,
         };
         for bytes in chunk.bytes.chunks(EVENT_BYTES) {
             if self.is_lost {

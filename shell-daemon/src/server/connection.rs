@@ -22,18 +22,18 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Request, Status, transport::server::Connected};
 
-use super::{command::Control, refusal::Refusal, session_thread::HeldSession};
+use super::{command::Control, refusal::RefusalCode, session_thread::HeldSession};
 
 /// A call's handle to its connection.
 #[derive(Clone, Debug)]
-pub(super) struct Client(Arc<Connection>);
+pub(super) struct ConnectionHandle(Arc<Connection>);
 
-impl Client {
+impl ConnectionHandle {
     /// # Errors
     /// If the request has no connection of ours, which only a bug could cause.
     pub(super) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         let client = request.extensions().get::<Self>();
-        client.cloned().ok_or_else(|| Refusal::Failed.because("the call came by no connection"))
+        client.cloned().ok_or_else(|| RefusalCode::Failed.because("the call came by no connection"))
     }
 
     /// Records that the client has sent the token: the greeting timeout no longer applies.
@@ -52,14 +52,14 @@ pub(super) struct Connection {
     greeted: AtomicBool,
     /// Permits for the sessions that it may still start.
     pub(super) places: Arc<Semaphore>,
-    owned: Mutex<Owned>,
+    owned: Mutex<OwnedByConnection>,
     closed: CancellationToken,
     cut: CancellationToken,
 }
 
 /// The sessions and commands that end with a connection.
 #[derive(Debug, Default)]
-struct Owned {
+struct OwnedByConnection {
     sessions: HashMap<Id, Arc<HeldSession>>,
     commands: HashMap<Id, Arc<Control>>,
     is_closed: bool,
@@ -80,7 +80,7 @@ impl Connection {
     /// If the connection is closed, or has no such session. The error is the same if another connection has
     /// it.
     pub(super) fn session(&self, id: &str) -> Result<(Id, Arc<HeldSession>), Status> {
-        let not_found = || Refusal::NotFound.because("this connection has no such session");
+        let not_found = || RefusalCode::NotFound.because("this connection has no such session");
         let id = Id::parse(id).ok_or_else(not_found)?;
         let session = self.lock().sessions.get(&id).cloned().ok_or_else(not_found)?;
         Ok((id, session))
@@ -112,7 +112,7 @@ impl Connection {
 
     pub(super) fn command(&self, id: &str) -> Result<Arc<Control>, Status> {
         let command = Id::parse(id).and_then(|id| self.lock().commands.get(&id).cloned());
-        command.ok_or_else(|| Refusal::NotFound.because("this connection runs no such command"))
+        command.ok_or_else(|| RefusalCode::NotFound.because("this connection runs no such command"))
     }
 
     pub(super) fn add_command(&self, id: Id, control: Arc<Control>) {
@@ -159,7 +159,7 @@ impl Connection {
         self.closed.cancel();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Owned> {
+    fn lock(&self) -> MutexGuard<'_, OwnedByConnection> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -206,10 +206,10 @@ impl ConnectionIo {
 }
 
 impl Connected for ConnectionIo {
-    type ConnectInfo = Client;
+    type ConnectInfo = ConnectionHandle;
 
-    fn connect_info(&self) -> Client {
-        Client(Arc::clone(&self.connection))
+    fn connect_info(&self) -> ConnectionHandle {
+        ConnectionHandle(Arc::clone(&self.connection))
     }
 }
 
@@ -286,7 +286,7 @@ impl Id {
     pub(super) fn random() -> Result<Self, Status> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)
-            .map_err(|error| Refusal::Failed.because(format!("no randomness: {error}")))?;
+            .map_err(|error| RefusalCode::Failed.because(format!("no randomness: {error}")))?;
         Ok(Self(bytes))
     }
 

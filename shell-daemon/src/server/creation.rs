@@ -7,7 +7,7 @@ use portcullis_confine::{GroupLimits, PathAccess, ProcessLimits};
 use portcullis_types::{Access, ShellPosture};
 use tonic::Status;
 
-use super::{DaemonMount, daemon::Daemon, refusal::Refusal};
+use super::{DaemonMount, daemon::Daemon, refusal::RefusalCode};
 use crate::{PostureChoice, SessionMount, SessionSpec, limits::COMMAND_BYTES};
 use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
 
@@ -40,13 +40,13 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
     let posture = posture(daemon.config.posture, &request.least_posture)?;
     let mounts = match (request.all_mounts, request.mounts.as_slice()) {
         (true, []) => daemon.config.mounts.clone(),
-        (true, _) => return Err(Refusal::Invalid.because("a session has all mounts or those of a list")),
+        (true, _) => return Err(RefusalCode::Invalid.because("a session has all mounts or those of a list")),
         // An empty list means no mounts, not all of them, so that a mistake grants nothing.
         (false, asked) => mounts(&daemon.config.mounts, asked)?,
     };
     let limits = limits(daemon, request.limits.as_ref());
     let home = mounts.iter().find(|mount| mount.name == daemon.config.home).or(mounts.first());
-    let home = home.ok_or_else(|| Refusal::Mounts.because("a session needs a mount"))?.name.clone();
+    let home = home.ok_or_else(|| RefusalCode::Mounts.because("a session needs a mount"))?.name.clone();
     let mut session_mounts = Vec::with_capacity(mounts.len());
     for mount in &mounts {
         session_mounts.push(SessionMount {
@@ -121,7 +121,7 @@ pub(super) fn workdir(
     }
     command(workdir.to_owned())?;
     let refuse =
-        || Refusal::Invalid.because("the working directory is not below one of the session's mounts");
+        || RefusalCode::Invalid.because("the working directory is not below one of the session's mounts");
     let mut parts = workdir.strip_prefix('/').ok_or_else(refuse)?.split('/').filter(|part| !part.is_empty());
     let name = parts.next().ok_or_else(refuse)?;
     let place = places.iter().find(|place| place.name == name).ok_or_else(refuse)?;
@@ -141,10 +141,10 @@ pub(super) fn workdir(
 /// `invalid`, if it is too long or holds a NUL.
 pub(super) fn command(text: String) -> Result<String, Status> {
     if text.len() > COMMAND_BYTES {
-        return Err(Refusal::Invalid.because("the command is longer than 1 MiB"));
+        return Err(RefusalCode::Invalid.because("the command is longer than 1 MiB"));
     }
     if text.contains('\0') {
-        return Err(Refusal::Invalid.because("the command holds a NUL, which no shell can read"));
+        return Err(RefusalCode::Invalid.because("the command holds a NUL, which no shell can read"));
     }
     Ok(text)
 }
@@ -154,11 +154,11 @@ fn posture(own: PostureChoice, asked: &str) -> Result<PostureChoice, Status> {
     if asked.is_empty() {
         return Ok(own);
     }
-    let asked = asked.parse::<ShellPosture>().map_err(|text| Refusal::Invalid.because(text))?;
+    let asked = asked.parse::<ShellPosture>().map_err(|text| RefusalCode::Invalid.because(text))?;
     match own {
         PostureChoice::AtLeast(least) => Ok(PostureChoice::AtLeast(least.max(asked))),
         PostureChoice::Exactly(level) if level >= asked => Ok(own),
-        PostureChoice::Exactly(level) => Err(Refusal::Posture
+        PostureChoice::Exactly(level) => Err(RefusalCode::Posture
             .because(format!("sessions of this daemon are `{level}`, by its operator's choice"))),
     }
 }
@@ -166,7 +166,7 @@ fn posture(own: PostureChoice, asked: &str) -> Result<PostureChoice, Status> {
 fn mounts(own: &[DaemonMount], asked: &[Mount]) -> Result<Vec<DaemonMount>, Status> {
     let mut mounts: Vec<DaemonMount> = Vec::new();
     for mount in asked {
-        let refuse = |problem| Refusal::Mounts.because(format!("the mount `{}` {problem}", mount.name));
+        let refuse = |problem| RefusalCode::Mounts.because(format!("the mount `{}` {problem}", mount.name));
         let found = own.iter().find(|own| own.name == mount.name);
         let found = found.ok_or_else(|| refuse("is none of this daemon's"))?;
         let access = match mount.access.as_str() {
@@ -209,14 +209,14 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
     for (name, value) in &request.environment {
         if !daemon.config.environment.contains(name.as_str()) {
             let name: String = name.chars().take(64).collect();
-            return Err(Refusal::Environment.because(format!("this daemon lets nobody set `{name}`")));
+            return Err(RefusalCode::Environment.because(format!("this daemon lets nobody set `{name}`")));
         }
         if value.contains('\0') {
-            return Err(Refusal::Invalid.because(format!("the value of `{name}` holds a NUL")));
+            return Err(RefusalCode::Invalid.because(format!("the value of `{name}` holds a NUL")));
         }
         bytes += name.len() + value.len();
         if bytes > ENVIRONMENT_BYTES {
-            return Err(Refusal::Invalid.because("the variables are longer than 16 KiB"));
+            return Err(RefusalCode::Invalid.because("the variables are longer than 16 KiB"));
         }
     }
     let mut environment: Vec<_> = request.environment.clone().into_iter().collect();

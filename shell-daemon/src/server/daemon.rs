@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error, health::Proven,
-    refusal::Refusal, session_thread::ShellProof,
+    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error,
+    health::ProvenPosture, refusal::RefusalCode, session_thread::ShellProof,
 };
 
 /// The daemon.
@@ -31,7 +31,7 @@ pub(super) struct Daemon {
     mounts: Vec<OwnedFd>,
     pub(super) launcher: PathBuf,
     /// The last answer about the daemon's health.
-    pub(super) health: Arc<AsyncMutex<Option<Proven>>>,
+    pub(super) health: Arc<AsyncMutex<Option<ProvenPosture>>>,
     pub(super) shell: ShellProof,
     pub(super) connections: Arc<Semaphore>,
     pub(super) sessions: Arc<Semaphore>,
@@ -87,7 +87,7 @@ impl Daemon {
         let own = self.config.mounts.iter().position(|own| own.name == mount);
         let handle = own.and_then(|index| self.mounts.get(index));
         let place = handle.and_then(|handle| real_path(handle.as_fd()).ok());
-        place.ok_or_else(|| Refusal::Mounts.because(format!("the mount `{mount}` is not there")))
+        place.ok_or_else(|| RefusalCode::Mounts.because(format!("the mount `{mount}` is not there")))
     }
 
     pub(super) fn know(&self, connection: &Arc<Connection>) {
@@ -114,7 +114,7 @@ impl Daemon {
     /// If the daemon has been told to stop.
     pub(super) fn require_running(&self) -> Result<(), Status> {
         if self.stopping.is_cancelled() {
-            return Err(Refusal::Stopping.because("the daemon is about to stop"));
+            return Err(RefusalCode::Stopping.because("the daemon is about to stop"));
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Daemon {
 /// `limit`, if none is left.
 pub(super) fn place(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Status> {
     Arc::clone(places).try_acquire_owned().map_err(|_full_or_closed| {
-        Refusal::Limit.because(format!("there are as many {what} as this daemon has places for"))
+        RefusalCode::Limit.because(format!("there are as many {what} as this daemon has places for"))
     })
 }
 

@@ -24,7 +24,7 @@ use tokio::{io::AsyncReadExt as _, net::UnixStream, time::timeout};
 
 use super::{
     DaemonConfig, DaemonError, Token,
-    logs::{self, Form},
+    logs::{self, LogFormat},
     serve::serve_one,
 };
 use crate::{conceal_memory, take_all_descriptors};
@@ -78,7 +78,7 @@ fn run() -> Result<(), DaemonError> {
         SingleThreaded::check().map_err(io::Error::other).map_err(system("count the threads"))?;
     close_inherited(&one_thread).map_err(system("close what was inherited"))?;
     conceal_memory().map_err(system("conceal its memory"))?;
-    logs::begin(Form::Text, "error");
+    logs::begin(LogFormat::Text, "error");
     take_all_descriptors();
     let stream = StdUnixStream::from(take_stdin()?);
     stream.set_nonblocking(true).map_err(system("prepare the connection"))?;

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use portcullis_confine::{ConfineError, mounts::MountError};
 use portcullis_policy::PolicyError;
 
-use super::Unproven;
+use super::ProofError;
 
 /// The reason why a daemon does not start, or ended without being told to.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum DaemonError {
     Session {
         /// The failure of the trial session.
         #[source]
-        source: Unproven,
+        source: ProofError,
     },
     /// The mounts cannot be opened.
     #[error("open the mounts")]

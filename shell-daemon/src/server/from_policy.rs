@@ -18,7 +18,7 @@ use crate::PostureChoice;
 
 /// The paths that the command line gives.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct CommandLinePaths {
     pub(super) workspace: PathBuf,
     pub(super) policy: Option<PathBuf>,
     pub(super) sandbox_tier: SandboxTier,
@@ -30,7 +30,7 @@ pub(super) struct Places {
 ///
 /// # Errors
 /// If a policy cannot be read or is invalid.
-pub(super) fn config(places: &Places) -> Result<DaemonConfig, DaemonError> {
+pub(super) fn config(places: &CommandLinePaths) -> Result<DaemonConfig, DaemonError> {
     let overlay_path = places.workspace.join(OVERLAY_FILE);
     let operator_path = match &places.policy {
         Some(path) => Some(path.clone()),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_says_is_what_the_daemon_has() {
+    fn daemon_configuration_follows_the_policy() {
         let config = with_shell(
             "[shell]\nposture = \"strong\"\nmounts = { tmp = \"write\" }\ntimeout = \"5s\"\nmemory = \"64MiB\"\n\
              processes = 10\nfile_size = \"2MiB\"\noutput = \"4KiB\"\nenvironment = [\"CC\"]\ndeny = [\"sudo\"]",

@@ -8,7 +8,7 @@ use tonic::Status;
 use super::{
     creation,
     daemon::Daemon,
-    refusal::{self, Refusal},
+    refusal::{self, RefusalCode},
     report::report,
 };
 use crate::{ShellError, ShellSession};
@@ -17,7 +17,7 @@ use portcullis_shell_protocol::{CreateSessionRequest, PostureReport};
 /// The reason why no session can be had here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unproven {
+pub enum ProofError {
     /// A session could not be started.
     #[error("no session can be started")]
     NotStarted {
@@ -35,17 +35,17 @@ pub enum Unproven {
 
 /// The last answer about a daemon's health.
 #[derive(Debug)]
-pub(super) struct Proven {
+pub(super) struct ProvenPosture {
     when: Instant,
     environment: HashMap<String, String>,
     posture: PostureReport,
 }
 
-impl Unproven {
+impl ProofError {
     pub(super) fn status(&self) -> Status {
         match self {
             Self::NotStarted { source } => refusal::not_started(source),
-            Self::Unusable { problem } => Refusal::Start.because(problem.as_str()),
+            Self::Unusable { problem } => RefusalCode::Start.because(problem.as_str()),
         }
     }
 }
@@ -58,7 +58,7 @@ impl Unproven {
 pub(super) async fn prove(
     daemon: &Arc<Daemon>,
     environment: HashMap<String, String>,
-) -> Result<PostureReport, Unproven> {
+) -> Result<PostureReport, ProofError> {
     let mut last = Arc::clone(&daemon.health).lock_owned().await;
     if let Some(last) = &*last
         && last.when.elapsed() < daemon.config.service.health_cache
@@ -66,7 +66,7 @@ pub(super) async fn prove(
     {
         return Ok(last.posture.clone());
     }
-    let unusable = |problem: String| Unproven::Unusable { problem };
+    let unusable = |problem: String| ProofError::Unusable { problem };
     let everything = CreateSessionRequest { environment: environment.clone(), ..creation::everything() };
     let asked =
         creation::understand(daemon, &everything).map_err(|status| unusable(status.message().to_owned()))?;
@@ -81,7 +81,7 @@ pub(super) async fn prove(
     let work = move || {
         let proven = prove();
         if let Ok(posture) = &proven {
-            *last = Some(Proven { when: Instant::now(), environment, posture: posture.clone() });
+            *last = Some(ProvenPosture { when: Instant::now(), environment, posture: posture.clone() });
         }
         // The thread holds the lock, not the caller: a dropped call does not let a second session start
         // beside this one.
@@ -96,5 +96,5 @@ pub(super) async fn prove(
     result
         .await
         .map_err(|_gone| unusable("the thread ended".to_owned()))?
-        .map_err(|source| Unproven::NotStarted { source })
+        .map_err(|source| ProofError::NotStarted { source })
 }

@@ -3,14 +3,14 @@
 use tokio::{io::AsyncWriteExt as _, net::unix::pipe::Sender, sync::Mutex};
 use tonic::Status;
 
-use super::refusal::Refusal;
+use super::refusal::RefusalCode;
 use crate::CommandInput;
 
 /// The writing end of a command's standard input, until it is closed.
 #[derive(Debug)]
-pub(super) struct Input(Mutex<Option<Sender>>);
+pub(super) struct StdinSender(Mutex<Option<Sender>>);
 
-impl Input {
+impl StdinSender {
     /// A closed input.
     pub(super) fn none() -> Self {
         Self(Mutex::new(None))
@@ -21,7 +21,7 @@ impl Input {
     /// # Errors
     /// `limit`, if there is no descriptor left.
     pub(super) fn open() -> Result<(Self, CommandInput), Status> {
-        let failed = |error| Refusal::Limit.because(format!("no pipe is left for the input: {error}"));
+        let failed = |error| RefusalCode::Limit.because(format!("no pipe is left for the input: {error}"));
         let (input, writer) = CommandInput::new().map_err(failed)?;
         let writer = Sender::from_owned_fd(writer.into()).map_err(failed)?;
         Ok((Self(Mutex::new(Some(writer))), input))
@@ -35,7 +35,7 @@ impl Input {
     /// # Errors
     /// `closed`, if the command reads no more.
     pub(super) async fn write(&self, bytes: &[u8], then: AfterInput) -> Result<(), Status> {
-        let closed = || Refusal::Closed.because("the command's input is closed");
+        let closed = || RefusalCode::Closed.because("the command's input is closed");
         let mut open = self.0.lock().await;
         let writer = open.as_mut().ok_or_else(closed)?;
         if writer.write_all(bytes).await.is_err() {

@@ -12,7 +12,7 @@ use crate::log_line::{Colours, LogLine};
 
 /// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum LogFormat {
     /// For people.
     Text,
     /// For programs: one JSON object.
@@ -20,7 +20,7 @@ pub(super) enum Form {
 }
 
 /// Starts the log at the levels of `RUST_LOG`, or from `least` on if that is unset or invalid.
-pub(super) fn begin(form: Form, least: &str) {
+pub(super) fn begin(form: LogFormat, least: &str) {
     let filter = std::env::var(EnvFilter::DEFAULT_ENV).ok().and_then(|text| log_filter(&text).ok());
     let filter = filter.unwrap_or_else(|| EnvFilter::new(least));
     // No colours in a file or a container's log.
@@ -30,8 +30,8 @@ pub(super) fn begin(form: Form, least: &str) {
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr);
     // Fails only if there is a subscriber already, and there is none.
     let _ = match form {
-        Form::Text => logs.event_format(LogLine::text(colours)).try_init(),
-        Form::Json => logs.fmt_fields(JsonFields::new()).event_format(LogLine::json()).try_init(),
+        LogFormat::Text => logs.event_format(LogLine::text(colours)).try_init(),
+        LogFormat::Json => logs.fmt_fields(JsonFields::new()).event_format(LogLine::json()).try_init(),
     };
 }
 

@@ -6,7 +6,7 @@
 //! └ serve      accepts, and lets tonic speak HTTP/2
 //!   ├ connection  one client: its sessions and commands, which end with it
 //!   ├ auth        token and version, checked before anything else is read
-//!   └ service     the calls
+//!   └ calls       the calls of the protocol
 //!     ├ creation        the specification of a new session
 //!     ├ session_thread  a session and the thread that uses it
 //!     └ command         a running command, and the stream of its events
@@ -28,7 +28,7 @@ mod connection;
 mod health;
 mod token;
 
-mod service;
+mod calls;
 
 mod command;
 mod creation;
@@ -40,7 +40,7 @@ mod session_thread;
 pub use config::{DaemonConfig, DaemonMount, ServiceLimits, SessionLimits};
 pub use embedded::{EMBEDDED_ENTRY, EmbeddedSetup, embedded_main, enter_if_embedded};
 pub use error::DaemonError;
-pub use health::Unproven;
+pub use health::ProofError;
 pub use logs::log_filter;
 pub use serve::serve;
 pub use standalone::shelld_main;

@@ -10,7 +10,7 @@ use crate::ShellError;
 
 /// The codes of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum RefusalCode {
     Unauthenticated,
     Version,
     Stopping,
@@ -31,7 +31,7 @@ pub(super) enum Refusal {
     Failed,
 }
 
-impl Refusal {
+impl RefusalCode {
     /// Makes the status. `text` is for operators, and is cut if it is longer than any text of ours.
     pub(super) fn because(self, text: impl Into<String>) -> Status {
         let (word, code) = self.code();
@@ -69,9 +69,9 @@ impl Refusal {
 /// The status of a session that could not be started.
 pub(super) fn not_started(error: &ShellError) -> Status {
     let refusal = match error {
-        ShellError::PostureUnavailable { .. } => Refusal::Posture,
-        ShellError::ShellUnusable { .. } => Refusal::Shell,
-        _ => Refusal::Start,
+        ShellError::PostureUnavailable { .. } => RefusalCode::Posture,
+        ShellError::ShellUnusable { .. } => RefusalCode::Shell,
+        _ => RefusalCode::Start,
     };
     refusal.because(chain(error))
 }
@@ -79,11 +79,11 @@ pub(super) fn not_started(error: &ShellError) -> Status {
 /// The status of a command without a result.
 pub(super) fn not_run(error: &ShellError) -> Status {
     let refusal = match error {
-        ShellError::CommandUnusable { .. } => Refusal::Invalid,
-        ShellError::TooManyBackgroundCommands { .. } => Refusal::Limit,
-        ShellError::NotStarted { .. } => Refusal::NotStarted,
-        ShellError::NotKilled { .. } => Refusal::NotKilled,
-        _ => Refusal::SessionEnded,
+        ShellError::CommandUnusable { .. } => RefusalCode::Invalid,
+        ShellError::TooManyBackgroundCommands { .. } => RefusalCode::Limit,
+        ShellError::NotStarted { .. } => RefusalCode::NotStarted,
+        ShellError::NotKilled { .. } => RefusalCode::NotKilled,
+        _ => RefusalCode::SessionEnded,
     };
     refusal.because(chain(error))
 }

@@ -11,8 +11,8 @@ use tokio::{
 use tonic::{service::interceptor::InterceptedService, transport::Server};
 
 use super::{
-    DaemonConfig, DaemonError, Token, auth::Gate, connection::ConnectionIo, daemon::Daemon, health::prove,
-    service::Service,
+    DaemonConfig, DaemonError, Token, auth::AuthInterceptor, calls::ShellCalls, connection::ConnectionIo,
+    daemon::Daemon, health::prove,
 };
 use portcullis_shell_protocol::{PostureReport, shell_server::ShellServer};
 
@@ -65,7 +65,7 @@ async fn run(
 ) -> Result<(), DaemonError> {
     let service = daemon.config.service;
     let shell =
-        ShellServer::new(Service(Arc::clone(daemon))).max_decoding_message_size(service.message_bytes);
+        ShellServer::new(ShellCalls(Arc::clone(daemon))).max_decoding_message_size(service.message_bytes);
     let stopped = async {
         stop.await;
         daemon.stopping.cancel();
@@ -80,7 +80,7 @@ async fn run(
         .http2_keepalive_timeout(Some(service.keepalive_timeout))
         .http2_max_header_list_size(HEADER_BYTES)
         .serve_with_incoming_shutdown(
-            InterceptedService::new(shell, Gate(Arc::clone(daemon))),
+            InterceptedService::new(shell, AuthInterceptor(Arc::clone(daemon))),
             incoming,
             stopped,
         );

@@ -16,7 +16,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{
-    command::{Control, Job},
+    command::{Control, SessionCommand},
     connection::{Connection, Id},
     creation::MountPath,
     report::report,
@@ -28,18 +28,18 @@ use crate::{SessionSpec, ShellError, ShellSession};
 /// A started session. Dropping the last handle kills its command and ends it.
 #[derive(Debug)]
 pub(super) struct HeldSession {
-    work: mpsc::Sender<Work>,
+    work: mpsc::Sender<SessionWork>,
     /// One permit: a session runs one command at a time.
     pub(super) turn: Arc<Semaphore>,
     pub(super) info: Info,
     pub(super) since: Instant,
     last_used: Mutex<Instant>,
-    running: Mutex<Running>,
+    running: Mutex<LastCommand>,
 }
 
 /// The last command, and whether the session is ending.
 #[derive(Debug, Default)]
-struct Running {
+struct LastCommand {
     control: Weak<Control>,
     is_ending: bool,
 }
@@ -55,26 +55,26 @@ pub(super) struct Info {
 
 /// The facts that are known once a session has started.
 #[derive(Debug)]
-pub(super) struct Started {
+pub(super) struct StartedSession {
     pub(super) posture: PostureReport,
     /// Its mounts have the clients' names, and not their real paths.
     pub(super) has_own_tree: bool,
 }
 
-enum Work {
-    Run(Box<Job>),
+enum SessionWork {
+    Run(Box<SessionCommand>),
     End(oneshot::Sender<Result<(), ShellError>>),
 }
 
 /// Whether a session is usable after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum SessionLife {
     GoesOn,
     Over,
 }
 
 /// The data of a session's thread besides the session.
-pub(super) struct Keeping {
+pub(super) struct SessionContext {
     pub(super) id: Id,
     pub(super) connection: Weak<Connection>,
     pub(super) idle_timeout: Duration,
@@ -83,7 +83,7 @@ pub(super) struct Keeping {
     pub(super) _places: [OwnedSemaphorePermit; 2],
 }
 
-impl Drop for Keeping {
+impl Drop for SessionContext {
     fn drop(&mut self) {
         // However the thread ends, the connection must not list a session that is gone.
         if let Some(connection) = self.connection.upgrade() {
@@ -93,22 +93,22 @@ impl Drop for Keeping {
 }
 
 /// The channel to a session's thread.
-pub(super) struct Line(mpsc::Sender<Work>);
+pub(super) struct SessionChannel(mpsc::Sender<SessionWork>);
 
 /// Starts a session on a new thread. Dropping the returned line ends it.
 pub(super) fn start(
     spec: SessionSpec,
-    keeping: Keeping,
-) -> std::io::Result<(Line, oneshot::Receiver<Result<Started, ShellError>>)> {
+    keeping: SessionContext,
+) -> std::io::Result<(SessionChannel, oneshot::Receiver<Result<StartedSession, ShellError>>)> {
     let (line, work) = mpsc::channel();
     let (started, starting) = oneshot::channel();
     thread::Builder::new().name("shell-session".to_owned()).stack_size(STACK_BYTES).spawn(move || {
         match begin(&spec, &keeping.shell) {
             Ok(session) => {
-                // Fails if the call was dropped. Its `Line` is gone then too, so `keep` ends the session at
-                // once.
+                // Fails if the call was dropped. Its `SessionChannel` is gone then too, so `keep` ends the
+                // session at once.
                 let has_own_tree = session.has_own_tree();
-                let _ = started.send(Ok(Started { posture: report(&session), has_own_tree }));
+                let _ = started.send(Ok(StartedSession { posture: report(&session), has_own_tree }));
                 let (ended, reply) = keep(session, &work, &keeping);
                 // Jobs that were sent to an ended session are dropped here; they were not run.
                 drop(work);
@@ -124,7 +124,7 @@ pub(super) fn start(
             }
         }
     })?;
-    Ok((Line(line), starting))
+    Ok((SessionChannel(line), starting))
 }
 
 /// Starts a session. The daemon's first one also proves that bash works, so that no client's command has to
@@ -143,9 +143,13 @@ fn begin(spec: &SessionSpec, shell: &ShellProof) -> Result<ShellSession, ShellEr
 pub(super) struct ShellProof(Arc<AtomicBool>);
 
 /// The result of ending a session, and the sender to reply to if a call asked for it.
-type End = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), ShellError>>>);
+type EndResult = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), ShellError>>>);
 
-fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keeping) -> End {
+fn keep(
+    mut session: ShellSession,
+    work: &mpsc::Receiver<SessionWork>,
+    keeping: &SessionContext,
+) -> EndResult {
     let forget = || {
         if let Some(connection) = keeping.connection.upgrade() {
             connection.forget_session(keeping.id);
@@ -153,12 +157,12 @@ fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keepin
     };
     let reply = loop {
         match work.recv_timeout(keeping.idle_timeout) {
-            Ok(Work::Run(job)) => {
-                if job.run(&mut session, forget) == Life::Over {
+            Ok(SessionWork::Run(job)) => {
+                if job.run(&mut session, forget) == SessionLife::Over {
                     break None;
                 }
             }
-            Ok(Work::End(reply)) => break Some(reply),
+            Ok(SessionWork::End(reply)) => break Some(reply),
             Err(RecvTimeoutError::Timeout) => {
                 forget();
                 tracing::info!(session = %keeping.id, "ended a session that rested too long");
@@ -175,7 +179,7 @@ fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keepin
 }
 
 impl HeldSession {
-    pub(super) fn new(line: Line, info: Info) -> Self {
+    pub(super) fn new(line: SessionChannel, info: Info) -> Self {
         let now = Instant::now();
         Self {
             work: line.0,
@@ -188,7 +192,7 @@ impl HeldSession {
     }
 
     /// Hands a job to the session's thread; `false` if that has ended.
-    pub(super) fn run(&self, job: Job) -> bool {
+    pub(super) fn run(&self, job: SessionCommand) -> bool {
         {
             let mut running = self.lock();
             if running.is_ending {
@@ -198,7 +202,7 @@ impl HeldSession {
             running.control = Arc::downgrade(&job.control);
         }
         self.touch();
-        self.work.send(Work::Run(Box::new(job))).is_ok()
+        self.work.send(SessionWork::Run(Box::new(job))).is_ok()
     }
 
     /// Kills the running command, ends the session and waits for that. A session that has ended already is no
@@ -206,7 +210,7 @@ impl HeldSession {
     pub(super) async fn end(&self) -> Result<(), ShellError> {
         self.cancel();
         let (reply, ended) = oneshot::channel();
-        if self.work.send(Work::End(reply)).is_err() {
+        if self.work.send(SessionWork::End(reply)).is_err() {
             return Ok(());
         }
         ended.await.unwrap_or(Ok(()))
@@ -234,7 +238,7 @@ impl HeldSession {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Running> {
+    fn lock(&self) -> MutexGuard<'_, LastCommand> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,7 +21,7 @@ use super::DaemonError;
 /// The users that can reach the socket's file. Which of them the daemon then serves depends on the peer's
 /// user id, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum SocketAccess {
     /// The daemon's own user: a folder of mode 0700, a socket of mode 0600.
     Own,
     /// Any user: a folder that only the daemon's own user may write to, a socket of mode 0666.
@@ -41,7 +41,7 @@ pub(super) struct SocketFile {
 ///
 /// # Errors
 /// [`DaemonError::Socket`] if the folder or the file cannot be trusted, or another daemon listens there.
-pub(super) fn listen(path: &Path, reach: Reach) -> Result<(UnixListener, SocketFile), DaemonError> {
+pub(super) fn listen(path: &Path, reach: SocketAccess) -> Result<(UnixListener, SocketFile), DaemonError> {
     let problems = Problems { path };
     let name = path.file_name().ok_or_else(|| problems.refuse("has no name".to_owned()))?.to_owned();
     if path.as_os_str().len() > PATH_BYTES {
@@ -58,8 +58,8 @@ pub(super) fn listen(path: &Path, reach: Reach) -> Result<(UnixListener, SocketF
     let listener =
         UnixListener::bind(&place).map_err(|error| problems.failed("cannot be listened on", error))?;
     let mode = match reach {
-        Reach::Own => Mode::RUSR | Mode::WUSR,
-        Reach::Others => Mode::from_raw_mode(0o666),
+        SocketAccess::Own => Mode::RUSR | Mode::WUSR,
+        SocketAccess::Others => Mode::from_raw_mode(0o666),
     };
     rustix::fs::chmodat(&folder, &name, mode, AtFlags::empty())
         .map_err(|errno| problems.failed("cannot have its mode set", errno))?;
@@ -88,7 +88,7 @@ impl Problems<'_> {
 
 /// Opens the socket's folder, which is made if it is missing, and checks who may change it. Returns its owner
 /// too.
-fn open_folder(problems: &Problems<'_>, reach: Reach) -> Result<(OwnedFd, u32), DaemonError> {
+fn open_folder(problems: &Problems<'_>, reach: SocketAccess) -> Result<(OwnedFd, u32), DaemonError> {
     let failed = |what: &str, errno: Errno| problems.failed(what, errno);
     let folder = match problems.path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -103,8 +103,8 @@ fn open_folder(problems: &Problems<'_>, reach: Reach) -> Result<(OwnedFd, u32), 
         .map_err(|errno| failed("has a folder that cannot be opened or is a link", errno))?;
     let stat = rustix::fs::fstat(&folder).map_err(|errno| failed("has a folder that is unknown", errno))?;
     let denied = match reach {
-        Reach::Own => 0o077,
-        Reach::Others => 0o022,
+        SocketAccess::Own => 0o077,
+        SocketAccess::Others => 0o022,
     };
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & denied != 0 {
         let mode = stat.st_mode & 0o7777;

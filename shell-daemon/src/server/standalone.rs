@@ -14,10 +14,10 @@ use tokio::{
 
 use super::{
     DaemonError,
-    from_policy::{self, Places},
-    logs::{self, Form},
+    from_policy::{self, CommandLinePaths},
+    logs::{self, LogFormat},
     serve::serve,
-    socket::{self, Reach, SocketFile},
+    socket::{self, SocketAccess, SocketFile},
 };
 use portcullis_shell_protocol::PostureReport;
 
@@ -26,7 +26,7 @@ use crate::{conceal_memory, take_all_descriptors};
 /// Holds confined shells for clients that connect to a Unix socket.
 #[derive(Debug, Parser)]
 #[command(name = "portcullis-shelld", version)]
-struct Arguments {
+struct StandaloneArguments {
     /// Where to listen, in a folder of mode 0700. Not needed where a service manager hands the socket over
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -58,7 +58,7 @@ struct Arguments {
 /// Runs the program until its end. An error is written to standard error in one line.
 #[must_use]
 pub fn shelld_main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match StandaloneArguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             // An error is ignored: if the terminal is closed, the exit code still tells.
@@ -75,15 +75,15 @@ pub fn shelld_main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), DaemonError> {
+fn run(arguments: &StandaloneArguments) -> Result<(), DaemonError> {
     // First, while there is one thread: this removes variables from the environment.
     let inherited = ListenFd::from_env().take_unix_listener(0).map_err(system("take the socket over"))?;
-    logs::begin(if arguments.json_logs { Form::Json } else { Form::Text }, "info");
+    logs::begin(if arguments.json_logs { LogFormat::Json } else { LogFormat::Text }, "info");
     conceal_memory().map_err(system("conceal its memory"))?;
     take_all_descriptors();
     let token = socket::read_token(&arguments.token_file)?;
     let (listener, file) = listener(arguments, inherited)?;
-    let places = Places {
+    let places = CommandLinePaths {
         workspace: arguments.workspace.clone(),
         policy: arguments.policy.clone(),
         sandbox_tier: arguments.sandbox_tier,
@@ -126,7 +126,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
 }
 
 fn listener(
-    arguments: &Arguments,
+    arguments: &StandaloneArguments,
     inherited: Option<StdUnixListener>,
 ) -> Result<(StdUnixListener, Option<SocketFile>), DaemonError> {
     if let Some(listener) = inherited {
@@ -136,12 +136,12 @@ fn listener(
         setting: "socket",
         problem: "is missing: name one with --socket, or start this by a socket unit".to_owned(),
     })?;
-    let reach = if arguments.allow_uid.is_empty() { Reach::Own } else { Reach::Others };
+    let reach = if arguments.allow_uid.is_empty() { SocketAccess::Own } else { SocketAccess::Others };
     let (listener, file) = socket::listen(path, reach)?;
     Ok((listener, Some(file)))
 }
 
-fn state(arguments: &Arguments) -> Result<PathBuf, DaemonError> {
+fn state(arguments: &StandaloneArguments) -> Result<PathBuf, DaemonError> {
     let socket_folder = || arguments.socket.as_ref()?.parent().map(PathBuf::from);
     let state = arguments.state.clone().or_else(socket_folder).ok_or_else(|| DaemonError::Config {
         setting: "state folder",

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_guessed_or_sent_wrongly_is_no_token() {
+    fn weak_or_unsendable_token_is_refused() {
         for bad in ["", &"x".repeat(31), &"x".repeat(1025), &"x y".repeat(20), &"\u{e9}".repeat(40)] {
             assert!(matches!(Token::parse(bad), Err(DaemonError::Token { .. })), "{bad}");
         }

@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::Pid;
 
-use super::{Below, Process};
+use super::{Process, ProcessesBelow};
 use crate::{ShellError, limits::THREADS_PER_PROCESS};
 
 /// The kernel's numbers about one process.
@@ -17,7 +17,7 @@ use crate::{ShellError, limits::THREADS_PER_PROCESS};
     reason = "what the kernel says in one letter, and threads that are left"
 )]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ProcessEntry {
     pub(crate) process: Process,
     /// How many threads it has.
     pub(crate) threads: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Entry {
     used_ticks: u64,
 }
 
-impl Entry {
+impl ProcessEntry {
     /// Whether it may be a shell before its `exec`: it runs our program, and has used hardly any processor
     /// time.
     pub(crate) fn may_be_unborn(&self) -> bool {
@@ -65,7 +65,7 @@ impl Entry {
 }
 
 #[cfg(test)]
-impl Entry {
+impl ProcessEntry {
     /// A process that was just forked.
     pub(crate) fn unborn(number: i32, virtual_bytes: u64) -> Self {
         let pid = Pid::from_raw(number).expect("a number above 0");
@@ -89,7 +89,7 @@ impl Entry {
 /// All processes that `/proc` shows, read at about one moment.
 #[derive(Debug)]
 pub(crate) struct Table {
-    entries: Vec<Entry>,
+    entries: Vec<ProcessEntry>,
     children: HashMap<i32, Vec<usize>>,
 }
 
@@ -108,8 +108,8 @@ impl Table {
     }
 
     /// The processes below `root`; none if it is gone.
-    pub(crate) fn below(&self, root: Process) -> Below {
-        let mut below = Below::default();
+    pub(crate) fn below(&self, root: Process) -> ProcessesBelow {
+        let mut below = ProcessesBelow::default();
         if !self.entries.iter().any(|entry| entry.process == root && !entry.ended) {
             return below;
         }
@@ -137,8 +137,8 @@ impl Table {
 /// A process that ends during the walk can hide others from it: their new parent's list may have been read
 /// before. So the lists are read again until they show nothing new, a few times at most; otherwise the result
 /// has a gap.
-pub(crate) fn near_below(root: Process, most: usize) -> Option<Below> {
-    let mut below = Below::default();
+pub(crate) fn near_below(root: Process, most: usize) -> Option<ProcessesBelow> {
+    let mut below = ProcessesBelow::default();
     let first = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
     let Some(first) = first else { return Some(below) };
     let mut seen = HashSet::from([root.pid]);
@@ -177,7 +177,7 @@ pub(crate) fn near_below(root: Process, most: usize) -> Option<Below> {
 }
 
 /// The children of a process; none if it is gone. `None` where the kernel keeps no lists.
-pub(super) fn children(parent: &Entry) -> Option<Vec<Pid>> {
+pub(super) fn children(parent: &ProcessEntry) -> Option<Vec<Pid>> {
     let mut found = Vec::new();
     for thread in threads(parent) {
         match std::fs::read_to_string(thread.join("children")) {
@@ -190,7 +190,7 @@ pub(super) fn children(parent: &Entry) -> Option<Vec<Pid>> {
 }
 
 /// The folders of a process's threads.
-pub(crate) fn threads(entry: &Entry) -> Vec<PathBuf> {
+pub(crate) fn threads(entry: &ProcessEntry) -> Vec<PathBuf> {
     let number = entry.process.pid.as_raw_pid();
     let tasks = PathBuf::from(format!("/proc/{number}/task"));
     if entry.threads == 1 && !entry.is_headless {
@@ -204,7 +204,7 @@ pub(crate) fn thread_number(folder: &Path) -> Option<Pid> {
     folder.file_name()?.to_str().and_then(number)
 }
 
-fn entries() -> io::Result<Vec<Entry>> {
+fn entries() -> io::Result<Vec<ProcessEntry>> {
     let mut entries = Vec::new();
     for folder in std::fs::read_dir("/proc")? {
         let name = folder?.file_name();
@@ -219,7 +219,7 @@ fn number(name: &str) -> Option<Pid> {
 }
 
 /// The entry of one process; `None` if it is gone.
-pub(super) fn entry(pid: Pid) -> Option<Entry> {
+pub(super) fn entry(pid: Pid) -> Option<ProcessEntry> {
     let folder = Path::new("/proc").join(pid.as_raw_pid().to_string());
     let found = stat(&folder, pid)?;
     if !found.is_headless {
@@ -230,13 +230,13 @@ pub(super) fn entry(pid: Pid) -> Option<Entry> {
         .into_iter()
         .find_map(|thread| stat(&thread, thread_number(&thread)?).filter(|thread| thread.virtual_bytes > 0));
     Some(match living {
-        Some(Entry { virtual_bytes, thread, .. }) => Entry { virtual_bytes, thread, ..found },
+        Some(ProcessEntry { virtual_bytes, thread, .. }) => ProcessEntry { virtual_bytes, thread, ..found },
         None => found,
     })
 }
 
 /// The numbers about a process, or about one of its threads.
-fn stat(folder: &Path, pid: Pid) -> Option<Entry> {
+fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
     // Read as bytes: a process chooses its name, which may hold anything, `)` included.
     let line = std::fs::read(folder.join("stat")).ok()?;
     let after_name = line.iter().rposition(|byte| *byte == b')')? + 1;
@@ -254,7 +254,7 @@ fn stat(folder: &Path, pid: Pid) -> Option<Entry> {
     let virtual_bytes = fields.next()?.parse().ok()?;
     let first_has_ended = matches!(state, "Z" | "X");
     let is_headless = first_has_ended && threads > 1;
-    Some(Entry {
+    Some(ProcessEntry {
         process: Process { pid, started },
         threads,
         is_headless,

@@ -1,7 +1,7 @@
 //! The start of a command's shell, as looks see it. Before its `exec`, its process runs our program, which hides
 //! its memory, and its memory is not the command's.
 
-use crate::tree::{Below, Process};
+use crate::tree::{Process, ProcessesBelow};
 
 /// Whether a command's shell has been started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Birth {
     /// A shell before its `exec` uses its init's address space, or a copy of it, so it has the same size. A
     /// command could start processes of that size too, each of which seems to wait for its `exec`. So any other
     /// process than the first one, and the end of that one, means that the shell has run.
-    pub(super) fn after(self, below: &Below, init_bytes: Option<u64>) -> Self {
+    pub(super) fn after(self, below: &ProcessesBelow, init_bytes: Option<u64>) -> Self {
         match (self, below.living.as_slice()) {
             (Self::Awaited, []) if below.ended == 0 => Self::Awaited,
             (Self::Awaited | Self::Unborn(_), [one])
@@ -38,14 +38,15 @@ impl Birth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Entry;
+    use crate::tree::ProcessEntry;
 
     #[test]
     fn a_process_looks_like_the_shell_before_its_program_only_once() {
         let size = 10 << 20;
-        let [first, other] = [7, 8].map(|number| Entry::unborn(number, size));
-        let look = |living: &[Entry]| Below { living: living.to_vec(), ..Below::default() };
-        let after = |birth: Birth, below: &Below| birth.after(below, Some(size));
+        let [first, other] = [7, 8].map(|number| ProcessEntry::unborn(number, size));
+        let look =
+            |living: &[ProcessEntry]| ProcessesBelow { living: living.to_vec(), ..ProcessesBelow::default() };
+        let after = |birth: Birth, below: &ProcessesBelow| birth.after(below, Some(size));
         let unborn = after(after(Birth::Awaited, &look(&[])), &look(&[first]));
         assert_eq!(unborn, Birth::Unborn(first.process));
         assert_eq!(after(unborn, &look(&[first])), unborn);
@@ -58,7 +59,7 @@ mod tests {
             ("a further process", look(&[first, other])),
             ("a thread", look(&[with_thread])),
             ("more addresses", look(&[larger])),
-            ("a zombie", Below { ended: 1, ..look(&[first]) }),
+            ("a zombie", ProcessesBelow { ended: 1, ..look(&[first]) }),
         ] {
             assert_eq!(after(unborn, &below), Birth::Born, "{what}");
             assert_eq!(after(Birth::Born, &below), Birth::Born, "{what}");

@@ -7,22 +7,22 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Bounds, Breach, BreachSignal, KillReason, birth::Birth};
+use super::{Breach, BreachSignal, CommandBounds, KillReason, birth::Birth};
 use crate::{
     ShellError,
     limits::{
         COUNT_TIME, FREEZE_TIME, GAPS, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH,
         SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
     },
-    memory::{Marks, Meter, Motion, Partial, Used, shared_by_all},
-    tree::{self, Below, Entry, Process, Table},
+    memory::{Marks, MemoryUse, Meter, Motion, PartialLook, shared_by_all},
+    tree::{self, Process, ProcessEntry, ProcessesBelow, Table},
 };
 
 /// One command that is watched.
 #[derive(Clone, Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedCommand {
     root: Process,
-    bounds: Bounds,
+    bounds: CommandBounds,
     pub(super) told: Arc<BreachSignal>,
     /// The time of the next look.
     pub(super) next: Instant,
@@ -36,18 +36,18 @@ pub(super) struct Watched {
     /// Looks in a row that may have missed processes.
     gaps: u32,
     /// Set while a process hides its memory.
-    hidden: Option<Hidden>,
+    hidden: Option<HiddenMemory>,
     /// The time since when its memory may be too much.
     doubt: Option<Instant>,
     /// The last count for which it had to be stopped, because one look could not read all its mappings.
-    counted: Option<Counted>,
+    counted: Option<MemoryCount>,
 }
 
 /// A count that stays valid for a while.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct MemoryCount {
     at: Instant,
-    /// As in [`crate::memory::Used`].
+    /// As in [`crate::memory::MemoryUse`].
     beside_private: u64,
     /// The memory that all processes of the machine shared then.
     shared_by_all: u64,
@@ -55,15 +55,15 @@ struct Counted {
 
 /// Looks in a row that have found a process that hides its memory.
 #[derive(Clone, Copy, Debug)]
-struct Hidden {
+struct HiddenMemory {
     looks: u32,
     /// The shared memory of the machine's processes at the first of these looks, and its growth since.
     began_with: u64,
     grown: u64,
 }
 
-impl Watched {
-    pub(super) fn new(root: Process, bounds: Bounds, told: Arc<BreachSignal>) -> Self {
+impl WatchedCommand {
+    pub(super) fn new(root: Process, bounds: CommandBounds, told: Arc<BreachSignal>) -> Self {
         let now = Instant::now();
         Self {
             root,
@@ -124,8 +124,8 @@ impl Watched {
         };
         // If one look could not read all mappings of the running processes, the next one could not either. So
         // the count of the stopped processes is kept instead. Only a complete look clears a doubt.
-        let has_many = partial == Some(Partial::TooMany) || self.counted.is_some();
-        self.counted = (has_many && used.doubtful == 0).then(|| Counted {
+        let has_many = partial == Some(PartialLook::TooMany) || self.counted.is_some();
+        self.counted = (has_many && used.doubtful == 0).then(|| MemoryCount {
             at: Instant::now(),
             beside_private: used.beside_private,
             shared_by_all: shared_by_all(),
@@ -145,14 +145,14 @@ impl Watched {
         }
     }
 
-    fn below(&mut self) -> Result<Below, ShellError> {
+    fn below(&mut self) -> Result<ProcessesBelow, ShellError> {
         let now = Instant::now();
         let has_gap = match tree::near_below(self.root, self.calm()) {
             Some(near) if now < self.next_whole || near.count() > self.calm() => return Ok(near),
             near => near.is_some_and(|near| near.has_gap),
         };
         self.next_whole = now + WHOLE_LOOK_TIME;
-        Ok(Below { has_gap, ..Table::read()?.below(self.root) })
+        Ok(ProcessesBelow { has_gap, ..Table::read()?.below(self.root) })
     }
 
     /// The most processes that need not be stopped to be counted: half of the limit, later the last count and
@@ -170,14 +170,19 @@ impl Watched {
     ///
     /// # Errors
     /// If the look is no valid count; the last count stays then.
-    fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<Used, Partial> {
+    fn note(
+        &mut self,
+        below: &ProcessesBelow,
+        motion: Motion,
+        meter: &Meter,
+    ) -> Result<MemoryUse, PartialLook> {
         self.threads = below.threads();
         if self.birth != Birth::Born {
             self.birth = self.birth.after(below, self.root.virtual_bytes());
         }
         if self.birth != Birth::Born {
             // The memory of our own program is not the command's.
-            return Ok(Used::default());
+            return Ok(MemoryUse::default());
         }
         if motion == Motion::Runs
             && let Some(used) = self.since_count(below)
@@ -194,16 +199,20 @@ impl Watched {
         self.memory_bytes = used.settled(self.bounds.memory_bytes, &mut self.doubt, Instant::now());
         self.hidden = used.is_hidden.then(|| {
             let shared = shared_by_all();
-            let Hidden { looks, began_with, .. } =
-                self.hidden.unwrap_or(Hidden { looks: 0, began_with: shared, grown: 0 });
-            Hidden { looks: looks.saturating_add(1), began_with, grown: shared.saturating_sub(began_with) }
+            let HiddenMemory { looks, began_with, .. } =
+                self.hidden.unwrap_or(HiddenMemory { looks: 0, began_with: shared, grown: 0 });
+            HiddenMemory {
+                looks: looks.saturating_add(1),
+                began_with,
+                grown: shared.saturating_sub(began_with),
+            }
         });
         Ok(used)
     }
 
     /// The current memory, based on the last full count: only private memory is read again, and the rest of
     /// the full count is added. `None` if that count is no longer valid.
-    fn since_count(&self, below: &Below) -> Option<Used> {
+    fn since_count(&self, below: &ProcessesBelow) -> Option<MemoryUse> {
         let counted = self.counted.filter(|counted| {
             counted.at.elapsed() < COUNT_TIME
                 && shared_by_all() < counted.shared_by_all.saturating_add(HIDDEN_GROWTH)
@@ -212,10 +221,10 @@ impl Watched {
         let limit = self.bounds.memory_bytes.saturating_sub(beside_private);
         let used = Meter::private(&below.living, limit);
         let bytes = used.bytes.saturating_add(beside_private);
-        used.partial.is_none().then_some(Used { bytes, beside_private, ..used })
+        used.partial.is_none().then_some(MemoryUse { bytes, beside_private, ..used })
     }
 
-    fn breach(&self, below: &Below) -> Option<Breach> {
+    fn breach(&self, below: &ProcessesBelow) -> Option<Breach> {
         if below.count() > self.bounds.processes || self.threads > self.most_threads() {
             Some(Breach::Processes)
         } else if self.memory_bytes > self.bounds.memory_bytes {
@@ -258,7 +267,7 @@ impl Watched {
     }
 }
 
-fn yield_to_others(entries: &[Entry]) {
+fn yield_to_others(entries: &[ProcessEntry]) {
     entries.iter().for_each(|entry| entry.process.yield_to_others());
 }
 

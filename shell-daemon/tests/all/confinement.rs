@@ -219,7 +219,7 @@ fn root_becomes_the_owner_of_the_workspace() {
 }
 
 #[test]
-fn in_a_file_tree_of_its_own_roots_session_is_nobody_else() {
+fn roots_session_runs_as_its_own_user() {
     World::strong().iter().for_each(|world| {
         if !rustix::process::geteuid().is_root() {
             return;

@@ -93,7 +93,7 @@ fn a_command_has_a_bound_and_no_nul() {
 }
 
 #[test]
-fn what_a_command_used_is_told() {
+fn resource_usage_of_a_command_is_reported() {
     World::each(|world| {
         let mut session = world.session();
         let end = session.run("for ((i = 0; i < 200000; i++)); do :; done").end;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use portcullis_shell_daemon::{
-    Canceller, Chunk, CommandInput, CommandRequest, Completed, InputError, InputWriter, Interruption,
+    Canceller, CommandInput, CommandRequest, Completed, InputError, InputWriter, Interruption, OutputChunk,
 };
 
 use crate::world::{World, eventually, request};
@@ -41,7 +41,7 @@ fn a_command_and_its_caller_take_turns() {
         writer.write(answers.next().expect("one").as_bytes()).expect("it reads");
         let mut writer = Some(writer);
         let mut seen = String::new();
-        let end = session.0.run(&one, &mut |chunk: Chunk<'_>| {
+        let end = session.0.run(&one, &mut |chunk: OutputChunk<'_>| {
             seen.push_str(&String::from_utf8_lossy(chunk.bytes));
             // Written only after the answer to the last line, so none of this was there when the command
             // began.
@@ -67,7 +67,7 @@ fn ten_megabytes_go_in_and_come_out_as_they_were() {
         let rest = rest.to_vec();
         let writing = thread::spawn(move || rest.chunks(7_777).try_for_each(|piece| writer.write(piece)));
         let mut out = Vec::new();
-        let end = session.0.run(&one, &mut |chunk: Chunk<'_>| out.extend_from_slice(chunk.bytes));
+        let end = session.0.run(&one, &mut |chunk: OutputChunk<'_>| out.extend_from_slice(chunk.bytes));
         assert_eq!(end.expect("it runs").output_bytes, 10_000_000);
         assert!(out == all, "every byte, in order");
         writing.join().expect("no panic").expect("all was read");
@@ -184,7 +184,10 @@ fn an_input_serves_one_command() {
         drop(writer);
         for _ in 0..2 {
             let mut out = Vec::new();
-            session.0.run(&one, &mut |chunk: Chunk<'_>| out.extend_from_slice(chunk.bytes)).expect("it runs");
+            session
+                .0
+                .run(&one, &mut |chunk: OutputChunk<'_>| out.extend_from_slice(chunk.bytes))
+                .expect("it runs");
             assert_eq!(out, b"0\n");
         }
     });

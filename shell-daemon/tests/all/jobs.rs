@@ -22,7 +22,7 @@ fn a_job_that_holds_the_output_does_not_hold_the_answer() {
 }
 
 #[test]
-fn what_a_job_writes_later_is_read_and_its_end_kept() {
+fn late_job_output_is_read_and_its_end_kept() {
     World::each(|world| {
         let mut session = world.session();
         // The job begins when the file exists: after the answer.

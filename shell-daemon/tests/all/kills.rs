@@ -144,7 +144,7 @@ fn come_and_go() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_runs() {
+fn impossible_mount_is_refused_before_any_start() {
     World::each(|world| {
         let mut spec = world.spec();
         spec.mounts[0].path = world.path("absent");

@@ -1,7 +1,7 @@
 //! The posture that a session gets, its proof, and the errors where it is not available.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
-use portcullis_confine::{GroupLimits, Layer, LayerStatus, Outcome};
+use portcullis_confine::{GroupLimits, Layer, LayerStatus, SyscallOutcome};
 use portcullis_shell_daemon::{Ending, PostureChoice, ShellError, ShellSession};
 use portcullis_types::ShellPosture;
 
@@ -13,7 +13,7 @@ fn assert_proven(session: &Session, layer: Layer) {
     let report = posture.layers().iter().find(|report| report.layer == layer).unwrap();
     assert!(matches!(report.status, LayerStatus::Enforced | LayerStatus::Partial { .. }), "{report:?}");
     assert!(!report.evidence.is_empty(), "{report:?}");
-    assert!(report.evidence.iter().all(|seen| seen.after != Outcome::Succeeded), "{report:?}");
+    assert!(report.evidence.iter().all(|seen| seen.after != SyscallOutcome::Succeeded), "{report:?}");
 }
 
 #[test]
@@ -37,7 +37,10 @@ fn the_namespaces_refuse_what_worked_before() {
         let session = world.session();
         for report in session.0.posture().layers() {
             if Layer::NAMESPACES.contains(&report.layer) {
-                assert!(report.evidence.iter().all(|seen| seen.before == Outcome::Succeeded), "{report:?}");
+                assert!(
+                    report.evidence.iter().all(|seen| seen.before == SyscallOutcome::Succeeded),
+                    "{report:?}"
+                );
             }
         }
     });
@@ -77,7 +80,7 @@ fn exactly_one_posture_is_that_one() {
 }
 
 #[test]
-fn none_is_the_hosts_own_shell() {
+fn posture_none_is_the_hosts_own_shell() {
     let world = World::make(PostureChoice::Exactly(ShellPosture::None));
     let mut session = world.session();
     assert_eq!(session.0.posture().summary(), "none");

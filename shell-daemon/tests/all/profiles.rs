@@ -22,7 +22,7 @@ fn below(outer: Outer, world: &World, posture: &str) -> Output {
 /// Podman's own profile is an example: it allows namespaces, but setting the host name only to processes with
 /// the privilege.
 #[test]
-fn where_sethostname_is_refused_strong_lacks_only_uts_ns() {
+fn strong_lacks_only_uts_ns_without_sethostname() {
     let Some(world) = World::strong() else { return };
     if !rustix::process::geteuid().is_root() {
         return;

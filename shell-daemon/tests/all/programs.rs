@@ -108,7 +108,7 @@ fn an_ordinary_user_has_a_strong_session() {
 /// As in a container whose runtime masks parts of `/proc`: the kernel then refuses a new `/proc` without the
 /// masks.
 #[test]
-fn where_only_the_file_tree_cannot_be_had_all_else_is_there() {
+fn other_layers_hold_when_the_file_tree_is_refused() {
     let Some(world) = World::strong() else { return };
     if !rustix::process::geteuid().is_root() {
         return;

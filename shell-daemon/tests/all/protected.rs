@@ -46,7 +46,7 @@ const ATTACKS: [&str; 9] = [
 ];
 
 #[test]
-fn what_is_there_cannot_be_written_and_nothing_is_left_behind() {
+fn existing_protected_path_stays_unwritable() {
     World::strong().iter().for_each(|world| {
         with_hooks(world);
         let before = listing(world);
@@ -108,7 +108,7 @@ fn without_a_file_tree_the_same_is_told() {
 }
 
 #[test]
-fn what_is_made_is_told_in_every_posture() {
+fn new_protected_path_is_reported_in_every_posture() {
     World::each(|world| {
         let mut session = world.session();
         for (command, told) in [

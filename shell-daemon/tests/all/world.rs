@@ -13,8 +13,8 @@ use std::{
 use portcullis_confine::{Canary, Layer, PathAccess, probe_kernel};
 use portcullis_policy::ProtectedPaths;
 use portcullis_shell_daemon::{
-    Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending, PostureChoice,
-    SessionLimits, SessionMount, SessionSpec, ShellError, ShellSession, Stream,
+    Cancellation, Canceller, CommandEnd, CommandRequest, Completed, Ending, OutputChunk, OutputStream,
+    PostureChoice, SessionLimits, SessionMount, SessionSpec, ShellError, ShellSession,
 };
 use portcullis_types::ShellPosture;
 use tempfile::TempDir;
@@ -172,9 +172,9 @@ impl Session {
         (request, _canceller): (CommandRequest, Canceller),
     ) -> Result<Ran, ShellError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let end = self.0.run(&request, &mut |chunk: Chunk<'_>| match chunk.stream {
-            Stream::Stdout => stdout.extend_from_slice(chunk.bytes),
-            Stream::Stderr => stderr.extend_from_slice(chunk.bytes),
+        let end = self.0.run(&request, &mut |chunk: OutputChunk<'_>| match chunk.stream {
+            OutputStream::Stdout => stdout.extend_from_slice(chunk.bytes),
+            OutputStream::Stderr => stderr.extend_from_slice(chunk.bytes),
         })?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok(Ran { end, stdout: text(stdout), stderr: text(stderr) })

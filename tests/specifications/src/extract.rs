@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_under_a_program_is_found() {
+    fn output_block_under_a_program_is_found() {
         let text = "```rust\nx\n```\nIt prints:\n\n```\na\n b\n```\n```\nc\n```\n";
         assert_eq!(block_after(text, "It prints:"), Ok("a\n b\n"));
         assert!(block_after(text, "It says:").is_err(), "no such line");

@@ -4,7 +4,7 @@
 use std::{fs, num::NonZeroU32};
 
 use portcullis_adapters::{
-    event_formats::{EventFormat, Everruns},
+    event_formats::{EventFormat, EverrunsEvents},
     everruns::{self, async_trait, AgentLoopError, Tool, ToolExecutionResult, ToolPolicy},
 };
 use portcullis_agent::{
@@ -189,7 +189,7 @@ async fn a_run_of_the_loop() {
     let mut agent_loop = lines::custom(config, emitter, store.clone(), llm);
     assert_eq!(agent_loop.run("Ask all of them.").await.expect("an answer"), "Done.");
 
-    let mut form = Everruns::default();
+    let mut form = EverrunsEvents::default();
     let mut told = Vec::new();
     while let Some(event) = events.try_recv() {
         told.extend(form.values(&event));

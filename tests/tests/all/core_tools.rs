@@ -261,7 +261,7 @@ fn assert_declared(registered: &RegisteredTool, said: &ToolDeclaration) {
 }
 
 #[tokio::test]
-async fn what_a_module_says_of_itself_is_what_the_function_says() {
+async fn module_declarations_equal_the_functions() {
     let world = World::new();
     let registry = world.registry().await;
     let tools: [&dyn DeclaredTool; 6] = [

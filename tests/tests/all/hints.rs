@@ -62,7 +62,7 @@ async fn a_tool_is_called_by_an_alias_and_recorded_by_its_name() {
 }
 
 #[tokio::test]
-async fn what_the_policy_says_of_a_tool_holds_for_its_aliases() {
+async fn policy_of_a_tool_holds_for_its_aliases() {
     let world = World::new().with_policy("[tools.grep]\nenabled = false\n");
     let spy = Spy::repeating("grep").meta(aliases(&["search_text"]));
     let calls = spy.calls();

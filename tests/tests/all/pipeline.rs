@@ -133,7 +133,7 @@ async fn a_refusal_at_any_step_polls_no_tool_and_leaves_one_row() {
 }
 
 #[tokio::test]
-async fn of_several_reasons_the_earliest_step_refuses() {
+async fn earliest_refusing_step_gives_the_reason() {
     let on = enabled("spy");
     // `check` comes before `admit`.
     check("", |_| {}, raw("spy", "{}"), InvalidArguments, "invalid_arguments").await;

@@ -35,13 +35,13 @@ impl Keys {
 
 /// The place of an attribute.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum AttributePlace {
     Container,
     Variant,
     Field,
 }
 
-impl Place {
+impl AttributePlace {
     /// The attributes of serde that the schema shows too.
     const fn allowed(self) -> &'static [&'static str] {
         match self {
@@ -55,7 +55,7 @@ impl Place {
 }
 
 /// Reads serde's attributes; refuses those that the schema cannot show.
-pub(crate) fn serde(attrs: &[Attribute], place: Place, errors: &mut Errors) -> Vec<Meta> {
+pub(crate) fn serde(attrs: &[Attribute], place: AttributePlace, errors: &mut Errors) -> Vec<Meta> {
     let mut found = Vec::new();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("serde")) {
         let Meta::List(items) = &attr.meta else {
@@ -120,7 +120,7 @@ pub(crate) fn schemars(attrs: &[Attribute], errors: &mut Errors) {
     }
 }
 
-fn refusal(name: &str, place: Place) -> String {
+fn refusal(name: &str, place: AttributePlace) -> String {
     let reason = match name {
         "alias" | "other" => "the decoder would take what the schema does not show: remove it",
         "flatten" => "a schema of fields from several places confuses models: write the fields out",

@@ -8,18 +8,18 @@ use super::attributes::has_own_schema;
 use crate::{
     attr::ArgKeys,
     errors::Errors,
-    kind::{self, Kind, Shape},
+    kind::{self, ParameterKind, Shape},
     literal::Literal,
     spec, validate,
 };
 
 /// The bounds of a field; at least one is present.
-pub(super) struct Bounds {
+pub(super) struct FieldBounds {
     min: Option<Literal>,
     max: Option<Literal>,
 }
 
-impl Bounds {
+impl FieldBounds {
     /// Reads a field's `#[arg(…)]`s; none if there are none, or after mistakes.
     pub(super) fn parse(field: &Field, errors: &mut Errors) -> Option<Self> {
         let attrs: Vec<&Attribute> = field.attrs.iter().filter(|attr| attr.path().is_ident("arg")).collect();
@@ -43,7 +43,7 @@ impl Bounds {
         }
         // A type that cannot be a parameter may still be a field, but it is not a number.
         let shape = match kind::classify(&field.ty) {
-            Ok(Kind::Value(shape)) => shape,
+            Ok(ParameterKind::Value(shape)) => shape,
             _ => Shape::NO_NUMBER,
         };
         let (min, max) = validate::bounds(&keys, &shape, errors);

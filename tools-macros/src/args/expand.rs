@@ -7,12 +7,17 @@ use syn::{Attribute, Data, DeriveInput, Meta, ext::IdentExt, parse_quote};
 use super::{
     attributes::Keys,
     fields,
-    rules::{Form, is_ours},
+    rules::{JsonForm, is_ours},
 };
 use crate::{attr::metas, errors::Errors};
 
 /// The type with its derives, and with the code that holds the decoder to the schema.
-pub(crate) fn expand(facade: &TokenStream, keys: &Keys, mut input: DeriveInput, form: Form) -> TokenStream {
+pub(crate) fn expand(
+    facade: &TokenStream,
+    keys: &Keys,
+    mut input: DeriveInput,
+    form: JsonForm,
+) -> TokenStream {
     let name = input.ident.clone();
     let (functions, assertions) = fields::connect(facade, &mut input);
     let serde = quote!(#facade::serde).to_string();
@@ -29,9 +34,9 @@ pub(crate) fn expand(facade: &TokenStream, keys: &Keys, mut input: DeriveInput, 
         attrs.push(parse_quote!(#[serde(deny_unknown_fields)]));
     }
     let adapter = match form {
-        Form::Object => Some(quote!(ObjectOnly)),
-        Form::Choice => Some(quote!(Choice)),
-        Form::Inner => None,
+        JsonForm::Object => Some(quote!(ObjectOnly)),
+        JsonForm::Choice => Some(quote!(Choice)),
+        JsonForm::Inner => None,
     };
     if adapter.is_some() {
         // serde then writes its code as inherent functions of the type, which the traits below call; the

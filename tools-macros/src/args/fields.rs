@@ -12,8 +12,8 @@ use syn::{
 };
 
 use super::{
-    attributes::{self, Place},
-    bounds::Bounds,
+    attributes::{self, AttributePlace},
+    bounds::FieldBounds,
 };
 use crate::{attr::key, errors::Errors, expand::shown_at};
 
@@ -21,13 +21,13 @@ use crate::{attr::key, errors::Errors, expand::shown_at};
 /// fields have supported types.
 pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenStream, TokenStream) {
     // Mistakes were reported before.
-    let container = attributes::serde(&input.attrs, Place::Container, &mut Errors::default());
+    let container = attributes::serde(&input.attrs, AttributePlace::Container, &mut Errors::default());
     let has = |name: &str| container.iter().any(|meta| key(meta) == name);
     let name = &input.ident;
     let mut functions = TokenStream::new();
     let mut assertions = TokenStream::new();
     let mut connect = |variant: Option<&Ident>, fields: &mut Fields| {
-        let place = Around { facade, name, variant, default: has("default"), tagged: has("tag") };
+        let place = FieldContext { facade, name, variant, default: has("default"), tagged: has("tag") };
         for (index, field) in fields.iter_mut().enumerate() {
             // The author gives a schema because the type has none, so the type's own is not required.
             let own_schema = attributes::has_own_schema(&field.attrs);
@@ -59,7 +59,7 @@ pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenSt
 }
 
 /// The surroundings of a field.
-struct Around<'a> {
+struct FieldContext<'a> {
     facade: &'a TokenStream,
     name: &'a Ident,
     variant: Option<&'a Ident>,
@@ -69,11 +69,11 @@ struct Around<'a> {
     tagged: bool,
 }
 
-impl Around<'_> {
+impl FieldContext<'_> {
     fn field(&self, index: usize, field: &mut Field) -> Option<TokenStream> {
         let Self { facade, name, .. } = self;
-        let metas = attributes::serde(&field.attrs, Place::Field, &mut Errors::default());
-        let bounds = Bounds::parse(field, &mut Errors::default()).map(|bounds| bounds.arguments(facade));
+        let metas = attributes::serde(&field.attrs, AttributePlace::Field, &mut Errors::default());
+        let bounds = FieldBounds::parse(field, &mut Errors::default()).map(|bounds| bounds.arguments(facade));
         field.attrs.retain(|attr| !attr.path().is_ident("arg"));
         if metas.iter().any(|meta| key(meta) == "skip") {
             return None;

@@ -5,14 +5,14 @@ use quote::ToTokens;
 use syn::{Attribute, Data, DataEnum, DeriveInput, Fields, Meta, Path};
 
 use super::{
-    attributes::{self, Keys, Place},
-    bounds::Bounds,
+    attributes::{self, AttributePlace, Keys},
+    bounds::FieldBounds,
 };
 use crate::{attr::key, errors::Errors};
 
 /// The notation of a type in JSON.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Form {
+pub(crate) enum JsonForm {
     /// As an object.
     Object,
     /// A variant's name, or an object with that name as its only key.
@@ -22,7 +22,7 @@ pub(crate) enum Form {
 }
 
 /// Checks a type; the form is valid only if no mistake was reported.
-pub(crate) fn check(keys: &Keys, input: &DeriveInput, errors: &mut Errors) -> Option<Form> {
+pub(crate) fn check(keys: &Keys, input: &DeriveInput, errors: &mut Errors) -> Option<JsonForm> {
     if !input.generics.params.is_empty() {
         errors.at(
             &input.generics,
@@ -33,7 +33,7 @@ pub(crate) fn check(keys: &Keys, input: &DeriveInput, errors: &mut Errors) -> Op
         errors.at(clause, "an argument's type has no generics: remove the `where` clause");
     }
     derives(&input.attrs, errors);
-    let container = attributes::serde(&input.attrs, Place::Container, errors);
+    let container = attributes::serde(&input.attrs, AttributePlace::Container, errors);
     attributes::schemars(&input.attrs, errors);
     attributes::no_arg(&input.attrs, errors);
     match &input.data {
@@ -64,7 +64,12 @@ pub(crate) fn is_ours(path: &Path) -> bool {
     path.segments.last().is_some_and(|last| ours.iter().any(|name| last.ident == name))
 }
 
-fn structure(input: &DeriveInput, fields: &Fields, container: &[Meta], errors: &mut Errors) -> Option<Form> {
+fn structure(
+    input: &DeriveInput,
+    fields: &Fields,
+    container: &[Meta],
+    errors: &mut Errors,
+) -> Option<JsonForm> {
     for meta in container {
         if ["tag", "untagged", "rename_all_fields"].contains(&key(meta).as_str()) {
             errors.at(meta, format!("`{}` is for an `enum`: remove it", key(meta)));
@@ -74,9 +79,9 @@ fn structure(input: &DeriveInput, fields: &Fields, container: &[Meta], errors: &
     match fields {
         Fields::Named(_) => {
             let transparent = container.iter().any(|meta| key(meta) == "transparent");
-            Some(if transparent { Form::Inner } else { Form::Object })
+            Some(if transparent { JsonForm::Inner } else { JsonForm::Object })
         }
-        Fields::Unnamed(unnamed) if unnamed.unnamed.len() == 1 => Some(Form::Inner),
+        Fields::Unnamed(unnamed) if unnamed.unnamed.len() == 1 => Some(JsonForm::Inner),
         Fields::Unnamed(_) => {
             errors.at(fields, "a model fills in fields by name: name them");
             None
@@ -97,7 +102,7 @@ fn enumeration(
     data: &DataEnum,
     container: &[Meta],
     errors: &mut Errors,
-) -> Option<Form> {
+) -> Option<JsonForm> {
     if data.variants.is_empty() {
         errors.at(&input.ident, "no value fits an `enum` without variants: add one");
     }
@@ -107,7 +112,7 @@ fn enumeration(
         errors.at(meta, format!("`{}` is for a `struct`: remove it", key(meta)));
     }
     for variant in &data.variants {
-        attributes::serde(&variant.attrs, Place::Variant, errors);
+        attributes::serde(&variant.attrs, AttributePlace::Variant, errors);
         attributes::schemars(&variant.attrs, errors);
         attributes::no_arg(&variant.attrs, errors);
         fields(&variant.fields, errors);
@@ -139,9 +144,9 @@ fn enumeration(
         }
     }
     Some(match (tagged, untagged) {
-        (true, _) => Form::Object,
-        (_, true) => Form::Inner,
-        _ => Form::Choice,
+        (true, _) => JsonForm::Object,
+        (_, true) => JsonForm::Inner,
+        _ => JsonForm::Choice,
     })
 }
 
@@ -153,9 +158,9 @@ fn fields(fields: &Fields, errors: &mut Errors) {
                 "the policy sees no path within an argument: make it a parameter of the tool, a `String` with `#[arg(path = \"read\")]` or `#[arg(path = \"write\")]`",
             );
         }
-        attributes::serde(&field.attrs, Place::Field, errors);
+        attributes::serde(&field.attrs, AttributePlace::Field, errors);
         attributes::schemars(&field.attrs, errors);
-        Bounds::parse(field, errors);
+        FieldBounds::parse(field, errors);
     }
 }
 

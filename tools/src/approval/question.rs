@@ -2,7 +2,7 @@
 
 use portcullis_policy::{Grant, RequestedSubject};
 use portcullis_types::display::{
-    framed::{Framed, Lines},
+    framed::{Framed, LineLimit},
     text,
 };
 
@@ -18,13 +18,13 @@ const MAX_NAMES: usize = 32;
 #[must_use]
 pub fn question(request: &ApprovalRequest, columns: usize) -> String {
     let mut framed = Framed::new("This call needs your approval.", columns);
-    let mut line = |name: &str, value: &str, lines: Lines| framed.line(name, value, lines);
-    line("tool", &request.tool, Lines::FEW);
-    line("tier", request.tier.as_str(), Lines::FEW);
-    line("agent", &request.agent_id, Lines::FEW);
-    line("run", &request.run_id, Lines::FEW);
-    line("call", &request.call_id, Lines::FEW);
-    line("runs", &place(&request.grant, request.unconfined), Lines::FEW);
+    let mut line = |name: &str, value: &str, lines: LineLimit| framed.line(name, value, lines);
+    line("tool", &request.tool, LineLimit::FEW);
+    line("tier", request.tier.as_str(), LineLimit::FEW);
+    line("agent", &request.agent_id, LineLimit::FEW);
+    line("run", &request.run_id, LineLimit::FEW);
+    line("call", &request.call_id, LineLimit::FEW);
+    line("runs", &place(&request.grant, request.unconfined), LineLimit::FEW);
     if request.steps.is_empty() {
         touches(&mut line, &request.grant);
     }
@@ -39,8 +39,8 @@ pub fn question(request: &ApprovalRequest, columns: usize) -> String {
     } else {
         format!("{timeout}, {} of memory, {output} of output", text::bytes(limits.memory.0))
     };
-    line("limits", &limits, Lines::FEW);
-    line("arguments", &request.arguments, Lines::MANY);
+    line("limits", &limits, LineLimit::FEW);
+    line("arguments", &request.arguments, LineLimit::MANY);
     framed.finish()
 }
 
@@ -60,17 +60,17 @@ fn place(grant: &Grant, unconfined: bool) -> String {
 }
 
 /// Adds the lines on one step's grant; no other step holds this grant at the same time.
-fn step_touches(line: &mut impl FnMut(&str, &str, Lines), step: &str, grant: &Grant) {
-    line("in a step", &format!("{step}, by itself"), Lines::FEW);
+fn step_touches(line: &mut impl FnMut(&str, &str, LineLimit), step: &str, grant: &Grant) {
+    line("in a step", &format!("{step}, by itself"), LineLimit::FEW);
     touches(line, grant);
 }
 
 /// Adds the lines on a grant: the mounts that it opens, and the subjects that the arguments name.
-fn touches(line: &mut impl FnMut(&str, &str, Lines), grant: &Grant) {
+fn touches(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) {
     let mounts: Vec<String> =
         grant.mounts.iter().map(|mount| format!("/{} ({})", mount.name, mount.access)).collect();
     let mounts = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
-    line("may touch", &format!("{mounts}; profile {}", grant.profile), Lines::FEW);
+    line("may touch", &format!("{mounts}; profile {}", grant.profile), LineLimit::FEW);
     for subject in grant.subjects.iter().take(MAX_NAMES) {
         let (argument, what, value) = match subject {
             RequestedSubject::Path { argument, path, access } => (argument, access.as_str(), path.as_str()),
@@ -78,10 +78,10 @@ fn touches(line: &mut impl FnMut(&str, &str, Lines), grant: &Grant) {
             RequestedSubject::Command { argument, command } => (argument, "execute", command.as_str()),
         };
         // The value comes last: text of ours behind it could be taken for a part of it.
-        line("names", &format!("{what}, `{argument}`: {value}"), Lines::MANY);
+        line("names", &format!("{what}, `{argument}`: {value}"), LineLimit::MANY);
     }
     if let Some(more) = grant.subjects.len().checked_sub(MAX_NAMES).filter(|more| *more > 0) {
-        line("names more", &format!("{more} that are not shown"), Lines::FEW);
+        line("names more", &format!("{more} that are not shown"), LineLimit::FEW);
     }
 }
 

@@ -22,10 +22,10 @@ pub(super) fn ensure_readable(schema: &Value) -> Result<(), SchemaError> {
 /// Refuses a schema with too many patterns, or whose alternatives multiply: thirty definitions that each name
 /// the next one twice take a validator 2^30 steps for one value. Takes the copy with references spelled out.
 pub(super) fn ensure_bounded(spelled_out: &Value) -> Result<(), SchemaError> {
-    Survey { root: spelled_out, weights: HashMap::new(), patterns: 0 }.schema(spelled_out)
+    CostSurvey { root: spelled_out, weights: HashMap::new(), patterns: 0 }.schema(spelled_out)
 }
 
-struct Survey<'s> {
+struct CostSurvey<'s> {
     root: &'s Value,
     /// By the schema's address: how many subschemas one value is held against. The entry is 0 while it is
     /// computed, which ends cycles (the validator has its own guard against them).
@@ -33,7 +33,7 @@ struct Survey<'s> {
     patterns: usize,
 }
 
-impl<'s> Survey<'s> {
+impl<'s> CostSurvey<'s> {
     fn schema(&mut self, schema: &'s Value) -> Result<(), SchemaError> {
         let Some(map) = schema.as_object() else {
             return Ok(());

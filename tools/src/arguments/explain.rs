@@ -13,7 +13,7 @@ use portcullis_types::ToolError;
 use portcullis_types::escape_for_display;
 use serde_json::Value;
 
-use super::repair::Step;
+use super::repair::RepairStep;
 
 /// All faults of one call's arguments.
 #[derive(Debug, Default)]
@@ -21,10 +21,10 @@ pub(super) struct Complaints(Vec<Complaint>);
 
 impl Complaints {
     /// Adds a float such as 5.0, which JSON Schema takes for an integer.
-    pub(super) fn not_an_integer(&mut self, root: &Value, place: Vec<Step>) {
+    pub(super) fn not_an_integer(&mut self, root: &Value, place: Vec<RepairStep>) {
         let value = place.iter().try_fold(root, |value, step| match step {
-            Step::Index(index) => value.get(index),
-            Step::Key(key) => value.get(key),
+            RepairStep::Index(index) => value.get(index),
+            RepairStep::Key(key) => value.get(key),
         });
         let text = format!("{} is not an integer", value.map(show).unwrap_or_default());
         self.0.push(Complaint::about_value(place, &text));
@@ -51,8 +51,8 @@ impl Complaints {
     /// without the wrong field does not help, and a missing field is named already.
     pub(super) fn want(&self, example: &Value) -> bool {
         let shows = |complaint: &Complaint| match complaint.place.first() {
-            Some(Step::Key(name)) => example.get(name).is_some(),
-            Some(Step::Index(_)) | None => true,
+            Some(RepairStep::Key(name)) => example.get(name).is_some(),
+            Some(RepairStep::Index(_)) | None => true,
         };
         self.0.iter().any(|complaint| complaint.rank == Rank::Wrong && shows(complaint))
     }
@@ -83,7 +83,7 @@ impl Complaints {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Complaint {
     rank: Rank,
-    place: Vec<Step>,
+    place: Vec<RepairStep>,
     text: String,
 }
 
@@ -95,7 +95,7 @@ enum Rank {
 }
 
 impl Complaint {
-    fn about_value(place: Vec<Step>, problem: &str) -> Self {
+    fn about_value(place: Vec<RepairStep>, problem: &str) -> Self {
         let text = if place.is_empty() {
             format!("arguments: {problem}")
         } else {
@@ -104,12 +104,12 @@ impl Complaint {
         Self { rank: Rank::Wrong, place, text }
     }
 
-    fn missing(place: Vec<Step>, name: &str) -> Self {
+    fn missing(place: Vec<RepairStep>, name: &str) -> Self {
         let text = format!("missing required field '{}' in {}", show_name(name), container(&place));
         Self { rank: Rank::Missing, place, text }
     }
 
-    fn unknown(place: Vec<Step>, name: &str, known: &[&str]) -> Self {
+    fn unknown(place: Vec<RepairStep>, name: &str, known: &[&str]) -> Self {
         let mut text = format!("unknown field '{}' in {}", show_name(name), container(&place));
         match nearest(name, known) {
             Some(near) => {
@@ -313,24 +313,24 @@ fn list(options: &Value) -> String {
     text
 }
 
-fn container(place: &[Step]) -> String {
+fn container(place: &[RepairStep]) -> String {
     if place.is_empty() { "arguments".to_owned() } else { quoted(place) }
 }
 
-fn quoted(place: &[Step]) -> String {
+fn quoted(place: &[RepairStep]) -> String {
     format!("'{}'", place_name(place))
 }
 
 /// A place as a model reads it: `filters/0/size`; `arguments` for the whole.
-pub(super) fn place_name(place: &[Step]) -> String {
+pub(super) fn place_name(place: &[RepairStep]) -> String {
     if place.is_empty() {
         return "arguments".to_owned();
     }
     let names: Vec<String> = place
         .iter()
         .map(|step| match step {
-            Step::Index(index) => index.to_string(),
-            Step::Key(key) => show_name(key),
+            RepairStep::Index(index) => index.to_string(),
+            RepairStep::Key(key) => show_name(key),
         })
         .collect();
     names.join("/")
@@ -338,19 +338,19 @@ pub(super) fn place_name(place: &[Step]) -> String {
 
 /// The steps of a JSON pointer. A member whose name is a number becomes an index, which affects only the
 /// order of messages.
-fn steps(pointer: &str) -> Vec<Step> {
+fn steps(pointer: &str) -> Vec<RepairStep> {
     let parts = pointer.split('/').skip(1);
     parts
         .map(|part| match part.parse() {
-            Ok(index) => Step::Index(index),
-            Err(_) => Step::Key(part.replace("~1", "/").replace("~0", "~")),
+            Ok(index) => RepairStep::Index(index),
+            Err(_) => RepairStep::Key(part.replace("~1", "/").replace("~0", "~")),
         })
         .collect()
 }
 
 /// A value as JSON, cut to [`MAX_SHOWN_CHARS`].
 fn show(value: &Value) -> String {
-    let mut head = Head(Vec::new());
+    let mut head = HeadWriter(Vec::new());
     // A full head fails the write on purpose: the rest is not needed.
     let _ = serde_json::to_writer(&mut head, value);
     show_text(&String::from_utf8_lossy(&head.0), MAX_SHOWN_CHARS)
@@ -370,9 +370,9 @@ pub(super) fn show_text(text: &str, max_chars: usize) -> String {
 }
 
 /// Keeps the beginning of what is written to it, then fails.
-struct Head(Vec<u8>);
+struct HeadWriter(Vec<u8>);
 
-impl io::Write for Head {
+impl io::Write for HeadWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = MAX_SHOWN_CHARS * 4 + 4 - self.0.len();
         if room == 0 {

@@ -23,9 +23,9 @@ use super::{
 pub(super) fn spell_out_references(schema: &Value) -> Result<Value, SchemaError> {
     let id = schema.get("$id").and_then(Value::as_str).unwrap_or_default();
     let base = uri::from_str(id).map_err(|_not_an_address| unusable(id))?;
-    let mut survey = Survey { root: schema, places: Places::default(), at: Vec::new() };
+    let mut survey = ReferenceSurvey { root: schema, places: SchemaPlaces::default(), at: Vec::new() };
     survey.schema(schema, &base)?;
-    let Places { references, .. } = &survey.places;
+    let SchemaPlaces { references, .. } = &survey.places;
     let mut targets: Targets = HashMap::new();
     let mut bytes = 0;
     for reference in references {
@@ -47,19 +47,19 @@ const MAX_POINTER_BYTES: usize = 1 << 20;
 type Targets = HashMap<*const Value, Vec<Vec<String>>>;
 
 /// Walks through a schema and collects the possible targets and the references.
-struct Survey<'s> {
+struct ReferenceSurvey<'s> {
     root: &'s Value,
-    places: Places<'s>,
-    at: Vec<Step<'s>>,
+    places: SchemaPlaces<'s>,
+    at: Vec<PointerStep<'s>>,
 }
 
-enum Step<'s> {
+enum PointerStep<'s> {
     Key(&'s str),
     Index(usize),
 }
 
 #[derive(Default)]
-struct Places<'s> {
+struct SchemaPlaces<'s> {
     /// By address (URI): the schema and the pointer to it.
     resources: HashMap<String, (&'s Value, String)>,
     /// By address and name: the pointer to the schema with that anchor.
@@ -78,7 +78,7 @@ struct Reference<'s> {
     text: &'s str,
 }
 
-impl<'s> Survey<'s> {
+impl<'s> ReferenceSurvey<'s> {
     fn schema(&mut self, schema: &'s Value, base: &Uri<String>) -> Result<(), SchemaError> {
         if schema.is_object() || schema.is_boolean() {
             self.places.schemas.insert(address(schema));
@@ -114,17 +114,17 @@ impl<'s> Survey<'s> {
             }
         }
         for (keyword, below) in map {
-            self.at.push(Step::Key(keyword));
+            self.at.push(PointerStep::Key(keyword));
             match below {
                 _ if DATA.contains(&keyword.as_str()) => {}
                 Value::Object(named) if SCHEMAS_BY_NAME.contains(&keyword.as_str()) => {
                     for (name, schema) in named {
-                        self.below(Step::Key(name), schema, base)?;
+                        self.below(PointerStep::Key(name), schema, base)?;
                     }
                 }
                 Value::Array(list) => {
                     for (index, schema) in list.iter().enumerate() {
-                        self.below(Step::Index(index), schema, base)?;
+                        self.below(PointerStep::Index(index), schema, base)?;
                     }
                 }
                 below => self.schema(below, base)?,
@@ -134,7 +134,12 @@ impl<'s> Survey<'s> {
         Ok(())
     }
 
-    fn below(&mut self, step: Step<'s>, schema: &'s Value, base: &Uri<String>) -> Result<(), SchemaError> {
+    fn below(
+        &mut self,
+        step: PointerStep<'s>,
+        schema: &'s Value,
+        base: &Uri<String>,
+    ) -> Result<(), SchemaError> {
         self.at.push(step);
         self.schema(schema, base)?;
         self.at.pop();
@@ -147,8 +152,8 @@ impl<'s> Survey<'s> {
         for step in &self.at {
             pointer.push('/');
             match step {
-                Step::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
-                Step::Index(index) => pointer.push_str(&index.to_string()),
+                PointerStep::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
+                PointerStep::Index(index) => pointer.push_str(&index.to_string()),
             }
         }
         self.places.bytes += pointer.len();
@@ -159,7 +164,7 @@ impl<'s> Survey<'s> {
     }
 }
 
-impl Places<'_> {
+impl SchemaPlaces<'_> {
     /// The pointers to the possible targets of a reference, at least one.
     fn targets(&self, reference: &Reference<'_>) -> Result<Vec<String>, SchemaError> {
         let refused = || unusable(reference.text);
@@ -304,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_or_to_two_places_is_refused() {
+    fn foreign_or_ambiguous_reference_is_refused() {
         for reference in [
             "https://example.com/s.json",
             "https://json-schema.org/draft/2020-12/schema",

@@ -10,13 +10,13 @@ use serde_json::{Map, Number, Value};
 
 use super::{
     decode::{MAX_ARGUMENT_DEPTH, decode_strict},
-    rewrite::Edit,
+    rewrite::ValueEdit,
     view::{SchemaView, Types, item, property, requires},
 };
 
 /// The scope of the repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum RepairScope {
     /// All repairs: the value does not fit the schema.
     Everything,
     /// Only `5.0`→`5`, where the schema wants whole numbers. JSON Schema takes both for the same number and
@@ -26,7 +26,7 @@ pub(super) enum Scope {
 
 /// A step on the way to a repaired value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum RepairStep {
     /// An item of an array.
     Index(usize),
     /// A member of an object.
@@ -35,19 +35,19 @@ pub(super) enum Step {
 
 /// The repaired places, and the edit that repeats the repairs on the text.
 #[derive(Debug, Default)]
-pub(super) struct Repaired {
-    pub(super) places: Vec<Vec<Step>>,
-    pub(super) edit: Option<Edit>,
+pub(super) struct RepairResult {
+    pub(super) places: Vec<Vec<RepairStep>>,
+    pub(super) edit: Option<ValueEdit>,
 }
 
 /// Repairs a value in place.
-pub(super) fn repair(value: &mut Value, schema: &Value, scope: Scope) -> Repaired {
+pub(super) fn repair(value: &mut Value, schema: &Value, scope: RepairScope) -> RepairResult {
     let mut pass = Pass { view: SchemaView::new(schema), scope, at: Vec::new(), places: Vec::new() };
     let edit = pass.value(value, schema);
-    Repaired { places: pass.places, edit }
+    RepairResult { places: pass.places, edit }
 }
 
-/// Whether a value contains a number that [`Scope::WholeNumbers`] repairs.
+/// Whether a value contains a number that [`RepairScope::WholeNumbers`] repairs.
 pub(super) fn has_whole_float(value: &Value) -> bool {
     match value {
         Value::Number(number) => whole(number).is_some(),
@@ -59,29 +59,29 @@ pub(super) fn has_whole_float(value: &Value) -> bool {
 
 struct Pass<'s> {
     view: SchemaView<'s>,
-    scope: Scope,
-    at: Vec<Step>,
-    places: Vec<Vec<Step>>,
+    scope: RepairScope,
+    at: Vec<RepairStep>,
+    places: Vec<Vec<RepairStep>>,
 }
 
 impl<'s> Pass<'s> {
-    fn value(&mut self, value: &mut Value, schema: &'s Value) -> Option<Edit> {
+    fn value(&mut self, value: &mut Value, schema: &'s Value) -> Option<ValueEdit> {
         match value {
             Value::Number(number) => {
                 let repaired = whole(number)?;
                 self.view.types(schema).only_whole_numbers().then(|| {
                     *value = repaired.into();
                     self.note();
-                    Edit::Replace(value.to_string())
+                    ValueEdit::Replace(value.to_string())
                 })
             }
-            Value::String(text) if self.scope == Scope::Everything => {
+            Value::String(text) if self.scope == RepairScope::Everything => {
                 let (new, edit) = reread(text, self.view.types(schema), MAX_ARGUMENT_DEPTH - self.at.len())?;
                 *value = new;
                 self.note();
                 match edit {
-                    Edit::Unquote(text, _) => {
-                        Some(Edit::Unquote(text, self.value(value, schema).map(Box::new)))
+                    ValueEdit::Unquote(text, _) => {
+                        Some(ValueEdit::Unquote(text, self.value(value, schema).map(Box::new)))
                     }
                     edit => Some(edit),
                 }
@@ -98,36 +98,40 @@ impl<'s> Pass<'s> {
         }
     }
 
-    fn items(&mut self, items: &mut [Value], map: &'s Map<String, Value>) -> Option<Edit> {
+    fn items(&mut self, items: &mut [Value], map: &'s Map<String, Value>) -> Option<ValueEdit> {
         let mut edits = BTreeMap::new();
         for (index, value) in items.iter_mut().enumerate() {
             let Some(schema) = item(map, index) else { continue };
-            self.at.push(Step::Index(index));
+            self.at.push(RepairStep::Index(index));
             if let Some(edit) = self.value(value, schema) {
                 edits.insert(index, edit);
             }
             self.at.pop();
         }
-        (!edits.is_empty()).then_some(Edit::Items(edits))
+        (!edits.is_empty()).then_some(ValueEdit::Items(edits))
     }
 
-    fn members(&mut self, members: &mut Map<String, Value>, map: &'s Map<String, Value>) -> Option<Edit> {
+    fn members(
+        &mut self,
+        members: &mut Map<String, Value>,
+        map: &'s Map<String, Value>,
+    ) -> Option<ValueEdit> {
         let mut edits = BTreeMap::new();
         for (name, value) in members.iter_mut() {
             let Some(schema) = property(map, name) else {
                 continue;
             };
-            self.at.push(Step::Key(name.clone()));
+            self.at.push(RepairStep::Key(name.clone()));
             if self.stands_for_absence(value, schema, map, name) {
                 self.note();
-                edits.insert(name.clone(), Edit::Remove);
+                edits.insert(name.clone(), ValueEdit::Remove);
             } else if let Some(edit) = self.value(value, schema) {
                 edits.insert(name.clone(), edit);
             }
             self.at.pop();
         }
-        members.retain(|name, _| edits.get(name) != Some(&Edit::Remove));
-        (!edits.is_empty()).then_some(Edit::Members(edits))
+        members.retain(|name, _| edits.get(name) != Some(&ValueEdit::Remove));
+        (!edits.is_empty()).then_some(ValueEdit::Members(edits))
     }
 
     fn stands_for_absence(
@@ -137,7 +141,7 @@ impl<'s> Pass<'s> {
         map: &Map<String, Value>,
         name: &str,
     ) -> bool {
-        self.scope == Scope::Everything
+        self.scope == RepairScope::Everything
             && value.is_null()
             && schema.is_object()
             && !requires(map, name)
@@ -151,14 +155,14 @@ impl<'s> Pass<'s> {
 
 /// Reads a string as one of the wanted types, unless a string is allowed. The types' notations exclude each
 /// other, so there is never a choice.
-pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Value, Edit)> {
+pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Value, ValueEdit)> {
     if types.allow(Types::STRING) {
         return None;
     }
     match text {
-        "true" | "false" => {
-            types.allow(Types::BOOLEAN).then(|| ((text == "true").into(), Edit::Replace(text.to_owned())))
-        }
+        "true" | "false" => types
+            .allow(Types::BOOLEAN)
+            .then(|| ((text == "true").into(), ValueEdit::Replace(text.to_owned()))),
         _ if types.allow(Types::INTEGER.or(Types::FRACTION)) && is_number_like(text) => {
             let number: Number = serde_json::from_str(text).ok()?;
             let exact = if is_integer(text) {
@@ -167,7 +171,7 @@ pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Val
             } else {
                 types.allow(Types::FRACTION) && number.to_string() == text
             };
-            exact.then(|| (Value::Number(number), Edit::Replace(text.to_owned())))
+            exact.then(|| (Value::Number(number), ValueEdit::Replace(text.to_owned())))
         }
         _ => {
             let wanted = match text.trim_start().chars().next() {
@@ -179,7 +183,7 @@ pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Val
                 return None;
             }
             let value = decode_strict(text).ok()?;
-            (depth(&value) <= depth_left).then(|| (value, Edit::Unquote(text.to_owned(), None)))
+            (depth(&value) <= depth_left).then(|| (value, ValueEdit::Unquote(text.to_owned(), None)))
         }
     }
 }

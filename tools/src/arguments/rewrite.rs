@@ -9,35 +9,35 @@ use serde_json::value::RawValue;
 
 /// The edit of one value of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Edit {
+pub(super) enum ValueEdit {
     /// Remove it; only a member of an object can be removed.
     Remove,
     /// Replace it by another text.
     Replace(String),
     /// Edit some members of an object.
-    Members(BTreeMap<String, Edit>),
+    Members(BTreeMap<String, ValueEdit>),
     /// Edit some items of an array.
-    Items(BTreeMap<usize, Edit>),
+    Items(BTreeMap<usize, ValueEdit>),
     /// Replace a string by the JSON in it, which may be edited in turn.
-    Unquote(String, Option<Box<Edit>>),
+    Unquote(String, Option<Box<ValueEdit>>),
 }
 
 /// Applies an edit to the text that the edit was made for.
 ///
 /// # Errors
 /// If the edit was made for another text.
-pub(super) fn rewrite(text: &str, edit: &Edit) -> Result<String, serde_json::Error> {
+pub(super) fn rewrite(text: &str, edit: &ValueEdit) -> Result<String, serde_json::Error> {
     match edit {
-        Edit::Remove => Ok("null".to_owned()),
-        Edit::Replace(new) => Ok(new.clone()),
-        Edit::Unquote(inner, None) => Ok(inner.clone()),
-        Edit::Unquote(inner, Some(edit)) => rewrite(inner, edit),
-        Edit::Members(edits) => {
+        ValueEdit::Remove => Ok("null".to_owned()),
+        ValueEdit::Replace(new) => Ok(new.clone()),
+        ValueEdit::Unquote(inner, None) => Ok(inner.clone()),
+        ValueEdit::Unquote(inner, Some(edit)) => rewrite(inner, edit),
+        ValueEdit::Members(edits) => {
             let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
             let mut new = String::with_capacity(text.len());
             for (name, member) in members {
                 let edit = edits.get(&name);
-                if edit == Some(&Edit::Remove) {
+                if edit == Some(&ValueEdit::Remove) {
                     continue;
                 }
                 new.push(if new.is_empty() { '{' } else { ',' });
@@ -48,7 +48,7 @@ pub(super) fn rewrite(text: &str, edit: &Edit) -> Result<String, serde_json::Err
             new.push_str(if new.is_empty() { "{}" } else { "}" });
             Ok(new)
         }
-        Edit::Items(edits) => {
+        ValueEdit::Items(edits) => {
             let items: Vec<Box<RawValue>> = serde_json::from_str(text)?;
             let mut new = String::with_capacity(text.len());
             for (index, item) in items.iter().enumerate() {
@@ -61,7 +61,7 @@ pub(super) fn rewrite(text: &str, edit: &Edit) -> Result<String, serde_json::Err
     }
 }
 
-fn append(new: &mut String, text: &str, edit: Option<&Edit>) -> Result<(), serde_json::Error> {
+fn append(new: &mut String, text: &str, edit: Option<&ValueEdit>) -> Result<(), serde_json::Error> {
     match edit {
         None => new.push_str(text),
         Some(edit) => new.push_str(&rewrite(text, edit)?),
@@ -74,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_changed_keeps_its_text() {
+    fn unchanged_value_keeps_its_text() {
         let text =
             r#"{"big": 340282366920938463463374607431768211455, "n": "5", "list": [1.50, "2"], "x": 1}"#;
-        let edit = Edit::Members(
+        let edit = ValueEdit::Members(
             [
-                ("n".to_owned(), Edit::Replace("5".into())),
-                ("list".to_owned(), Edit::Items([(1, Edit::Replace("2".into()))].into())),
-                ("x".to_owned(), Edit::Remove),
+                ("n".to_owned(), ValueEdit::Replace("5".into())),
+                ("list".to_owned(), ValueEdit::Items([(1, ValueEdit::Replace("2".into()))].into())),
+                ("x".to_owned(), ValueEdit::Remove),
             ]
             .into(),
         );

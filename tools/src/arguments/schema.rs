@@ -18,9 +18,9 @@ use super::{
     explain::{Complaints, kind_of, place_name, show_name},
     ranges::spell_out_formats,
     references::spell_out_references,
-    repair::{Repaired, Scope, has_whole_float, repair, reread},
-    rewrite::{Edit, rewrite},
-    tree::{Read, Tree, Trees},
+    repair::{RepairResult, RepairScope, has_whole_float, repair, reread},
+    rewrite::{ValueEdit, rewrite},
+    tree::{ParsedTree, Tree, Trees},
     view::{SchemaView, Types},
 };
 
@@ -113,7 +113,7 @@ impl ArgumentSchema {
 
         let mut valid = self.validator.is_valid(&Tree::of(&value));
         if repairs == Repairs::Allowed && (!valid || has_whole_float(&value)) {
-            let scope = if valid { Scope::WholeNumbers } else { Scope::Everything };
+            let scope = if valid { RepairScope::WholeNumbers } else { RepairScope::Everything };
             changes.take(repair(&mut value, &self.schema, scope));
             valid = self.validator.is_valid(&Tree::of(&value));
         }
@@ -129,7 +129,7 @@ impl ArgumentSchema {
     /// Whether a text fits unchanged, with nothing to repair or to leave out. This is the fast path of most
     /// calls and copies hardly anything.
     fn fits(&self, text: &str) -> bool {
-        let Some(Read { tree, has_whole_float: false }) = Tree::read(text) else { return false };
+        let Some(ParsedTree { tree, has_whole_float: false }) = Tree::read(text) else { return false };
         let Tree::Object(members) = &tree else { return false };
         self.known_keys.all(members.names()) && self.validator.is_valid(&tree)
     }
@@ -146,7 +146,7 @@ impl ArgumentSchema {
         }
         let mut complaints = Complaints::default();
         let mut mended = args.value().clone();
-        for place in repair(&mut mended, &self.schema, Scope::WholeNumbers).places {
+        for place in repair(&mut mended, &self.schema, RepairScope::WholeNumbers).places {
             complaints.not_an_integer(args.value(), place);
         }
         self.refuse(complaints)
@@ -262,7 +262,7 @@ fn open<'t>(
 /// The changes to a call's arguments, to be repeated on their text.
 #[derive(Debug, Default)]
 struct Changes {
-    edits: BTreeMap<String, Edit>,
+    edits: BTreeMap<String, ValueEdit>,
     repaired: Vec<String>,
     ignored: Vec<String>,
 }
@@ -277,15 +277,15 @@ impl Changes {
             let keep = known.contains(key);
             if !keep {
                 self.ignored.push(show_name(key));
-                self.edits.insert(key.clone(), Edit::Remove);
+                self.edits.insert(key.clone(), ValueEdit::Remove);
             }
             keep
         });
     }
 
-    fn take(&mut self, repaired: Repaired) {
+    fn take(&mut self, repaired: RepairResult) {
         self.repaired.extend(repaired.places.iter().map(|place| place_name(place)));
-        if let Some(Edit::Members(edits)) = repaired.edit {
+        if let Some(ValueEdit::Members(edits)) = repaired.edit {
             self.edits.extend(edits);
         }
     }
@@ -294,7 +294,7 @@ impl Changes {
         let args = if self.edits.is_empty() {
             ToolArgs::from_decoded(text, value)
         } else {
-            let text = rewrite(text, &Edit::Members(self.edits))
+            let text = rewrite(text, &ValueEdit::Members(self.edits))
                 .map_err(|error| ToolError::internal(format!("checked arguments do not decode: {error}")))?;
             ToolArgs::from_decoded(text, value)
         };

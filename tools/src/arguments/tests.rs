@@ -55,7 +55,7 @@ fn repaired(text: &str, expected: &str, places: &[&str]) {
 }
 
 #[test]
-fn what_fits_keeps_its_text() {
+fn valid_arguments_keep_their_text() {
     let text = "{ \"path\" : \"a\\u0041\",  \"ratio\": 1.50, \"depth\": null }";
     for repairs in [Repairs::Allowed, Repairs::Off] {
         let checked = compile(schema()).check(text, repairs).expect("fits");
@@ -81,7 +81,7 @@ fn an_empty_text_is_an_empty_object() {
 }
 
 #[test]
-fn what_is_no_strict_json_is_refused_with_its_place() {
+fn invalid_json_is_refused_with_its_place() {
     #[track_caller]
     fn check(text: &str, message: &str) {
         refused(schema(), text, Repairs::Allowed, message);
@@ -161,7 +161,7 @@ fn lossless_repairs_are_made_and_listed() {
 }
 
 #[test]
-fn what_could_lose_something_is_not_repaired() {
+fn lossy_repair_is_refused() {
     #[track_caller]
     fn check(member: &str, message: &str) {
         refused(schema(), &format!("{{\"path\":\"a\",{member}}}"), Repairs::Allowed, message);
@@ -235,7 +235,7 @@ fn names_within_a_schema_can_be_referred_to() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_mistakes_are_reported_at_once() {
     refused(
         schema(),
         r#"{"pth":"a","limit":"x","mode":"x","filters":[{"sise":1}],"ratio":{}}"#,
@@ -532,7 +532,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_let_through_is_valid_and_needs_nothing_more(text in near_miss()) {
+    fn accepted_arguments_are_valid_without_more_repairs(text in near_miss()) {
         let mut loose = schema();
         loose.as_object_mut().expect("object").remove("required");
         loose.as_object_mut().expect("object").remove("additionalProperties");

@@ -27,7 +27,7 @@ pub(super) enum Tree<'t> {
 }
 
 /// The result of [`Tree::read`].
-pub(super) struct Read<'t> {
+pub(super) struct ParsedTree<'t> {
     pub(super) tree: Tree<'t>,
     /// Whether it contains a whole number in float notation, such as 5.0.
     pub(super) has_whole_float: bool,
@@ -35,16 +35,16 @@ pub(super) struct Read<'t> {
 
 impl<'t> Tree<'t> {
     /// Parses a text; none if strict decoding would refuse it, for any reason.
-    pub(super) fn read(text: &'t str) -> Option<Read<'t>> {
+    pub(super) fn read(text: &'t str) -> Option<ParsedTree<'t>> {
         if text.len() > MAX_ARGUMENT_BYTES {
             return None;
         }
         let has_whole_float = Cell::new(false);
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let tree =
-            Reader { depth: 0, has_whole_float: &has_whole_float }.deserialize(&mut deserializer).ok()?;
+            TreeReader { depth: 0, has_whole_float: &has_whole_float }.deserialize(&mut deserializer).ok()?;
         deserializer.end().ok()?;
-        Some(Read { tree, has_whole_float: has_whole_float.get() })
+        Some(ParsedTree { tree, has_whole_float: has_whole_float.get() })
     }
 
     /// The tree of a value that is already decoded.
@@ -115,12 +115,12 @@ const FEW: usize = 8;
 
 /// Reads one value and tracks its depth.
 #[derive(Clone, Copy)]
-struct Reader<'c> {
+struct TreeReader<'c> {
     depth: usize,
     has_whole_float: &'c Cell<bool>,
 }
 
-impl Reader<'_> {
+impl TreeReader<'_> {
     fn deeper<E: Error>(self) -> Result<Self, E> {
         if self.depth == MAX_ARGUMENT_DEPTH {
             return Err(E::custom("too deep"));
@@ -129,7 +129,7 @@ impl Reader<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Reader<'_> {
+impl<'de> DeserializeSeed<'de> for TreeReader<'_> {
     type Value = Tree<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree<'de>, D::Error> {
@@ -137,7 +137,7 @@ impl<'de> DeserializeSeed<'de> for Reader<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Reader<'_> {
+impl<'de> Visitor<'de> for TreeReader<'_> {
     type Value = Tree<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn it_accepts_exactly_what_strict_decoding_accepts() {
+    fn tree_accepts_exactly_what_strict_decoding_accepts() {
         for text in [
             "",
             "null",

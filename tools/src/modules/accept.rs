@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use portcullis_policy::{Operation, ToolOrigin};
 use portcullis_types::ToolName;
 
-use super::{Lock, ModuleError, OutsideModule, RefusedModule, outside::Wanted};
+use super::{Lock, ModuleError, OutsideModule, RefusedModule, outside::ModuleOrigin};
 use crate::{NameHolder, RegistryError, error::BootstrapError, registered::RegisteredTool, table::ToolTable};
 
 /// The modules from outside, sorted into accepted and refused.
 #[derive(Debug, Default)]
-pub(crate) struct Accepted {
+pub(crate) struct SortedModules {
     pub(crate) tools: Vec<RegisteredTool>,
     /// Name and SHA-256 of each accepted module.
     pub(crate) digests: Vec<(String, [u8; 32])>,
@@ -19,7 +19,7 @@ pub(crate) struct Accepted {
 }
 
 /// A module with its tools, or the fault of one of them.
-struct Candidate {
+struct ModuleCandidate {
     module: OutsideModule,
     tools: Result<Vec<RegisteredTool>, RegistryError>,
     names: Vec<ToolName>,
@@ -31,22 +31,23 @@ pub(crate) fn accept(
     modules: Vec<OutsideModule>,
     table: &ToolTable,
     lock: &Lock,
-) -> Result<Accepted, BootstrapError> {
-    let mut candidates: Vec<Candidate> = modules.into_iter().map(|module| candidate(module, lock)).collect();
+) -> Result<SortedModules, BootstrapError> {
+    let mut candidates: Vec<ModuleCandidate> =
+        modules.into_iter().map(|module| candidate(module, lock)).collect();
     let named: BTreeSet<_> = candidates
         .iter()
-        .filter(|candidate| candidate.module.wanted == Wanted::Named)
+        .filter(|candidate| candidate.module.wanted == ModuleOrigin::Named)
         .map(|candidate| candidate.module.module.digest())
         .collect();
     // The same bytes, both named and in the folder, are one module: the named one stays.
     candidates.retain(|candidate| {
-        candidate.module.wanted == Wanted::Named || !named.contains(&candidate.module.module.digest())
+        candidate.module.wanted == ModuleOrigin::Named || !named.contains(&candidate.module.module.digest())
     });
     let faults: Vec<Option<ModuleError>> =
         (0..candidates.len()).map(|index| fault(&candidates, index, table)).collect();
-    let mut accepted = Accepted::default();
+    let mut accepted = SortedModules::default();
     for (candidate, fault) in candidates.into_iter().zip(faults) {
-        let Candidate { module, tools, names } = candidate;
+        let ModuleCandidate { module, tools, names } = candidate;
         let fault = match (tools, fault) {
             (Ok(tools), None) => {
                 accepted.digests.push((module.name, module.module.digest().0));
@@ -56,7 +57,7 @@ pub(crate) fn accept(
             (Ok(_), Some(fault)) => fault,
             (Err(error), _) => error.into(),
         };
-        if module.wanted == Wanted::Named {
+        if module.wanted == ModuleOrigin::Named {
             return Err(match fault {
                 ModuleError::Registry(error) => BootstrapError::Registry(error),
                 source => BootstrapError::Module { name: module.name, source },
@@ -67,7 +68,7 @@ pub(crate) fn accept(
     Ok(accepted)
 }
 
-fn candidate(module: OutsideModule, lock: &Lock) -> Candidate {
+fn candidate(module: OutsideModule, lock: &Lock) -> ModuleCandidate {
     let declarations = module.declarations.tools.clone();
     let names = declarations.iter().flat_map(|tool| std::iter::once(&tool.name).chain(&tool.meta.aliases));
     let names = names.filter_map(|name| ToolName::parse(name.as_str()).ok()).collect();
@@ -75,11 +76,11 @@ fn candidate(module: OutsideModule, lock: &Lock) -> Candidate {
         RegisteredTool::guest(declaration, &module.name, &module.module, ToolOrigin::ForeignModule, lock)
     };
     let tools = declarations.into_iter().map(make).collect();
-    Candidate { module, tools, names }
+    ModuleCandidate { module, tools, names }
 }
 
 /// The name clash that keeps a module from being used, if there is one.
-fn fault(candidates: &[Candidate], index: usize, table: &ToolTable) -> Option<ModuleError> {
+fn fault(candidates: &[ModuleCandidate], index: usize, table: &ToolTable) -> Option<ModuleError> {
     let this = &candidates[index];
     let mut seen: BTreeMap<String, &ToolName> = BTreeMap::new();
     // Otherwise the policy's entry of a step would apply to this tool, or seem to.
@@ -101,14 +102,14 @@ fn fault(candidates: &[Candidate], index: usize, table: &ToolTable) -> Option<Mo
             };
             match (this.module.wanted, other.module.wanted) {
                 // A named module wins over one found in the folder.
-                (Wanted::Named, Wanted::Found) => {}
+                (ModuleOrigin::Named, ModuleOrigin::Found) => {}
                 // Of two named modules with the same name, the second fails.
-                (Wanted::Named, Wanted::Named) if position > index => {}
-                (Wanted::Named, Wanted::Named) => {
+                (ModuleOrigin::Named, ModuleOrigin::Named) if position > index => {}
+                (ModuleOrigin::Named, ModuleOrigin::Named) => {
                     let holder = NameHolder::Module { name: other.module.name.clone() };
                     return Some(ModuleError::Registry(clash(name, theirs, holder)));
                 }
-                (Wanted::Found, _) => {
+                (ModuleOrigin::Found, _) => {
                     return Some(ModuleError::Ambiguous {
                         tool: name.clone(),
                         other: theirs.clone(),

@@ -9,9 +9,9 @@ use std::{path::Path, sync::Arc};
 use portcullis_policy::{Standing, ToolOrigin};
 use portcullis_types::{ToolErrorKind, ToolName};
 
-use super::{ApproveError, Declared, Lock, LockError, Pin, PinError};
+use super::{ApproveError, DeclarationFacts, Lock, LockError, Pin, PinError};
 use crate::{
-    audit::{CallRecord, Ending, Outcome, Record},
+    audit::{CallEnding, CallRecord, Outcome, Record},
     call::random_id,
     registered::RegisteredTool,
     registry::ToolRegistry,
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ModuleApproval<'a> {
     tool: Arc<RegisteredTool>,
-    declared: Declared,
+    declared: DeclarationFacts,
     before: Option<&'a Pin>,
     registry: &'a ToolRegistry,
 }
@@ -29,7 +29,7 @@ pub struct ModuleApproval<'a> {
 /// A difference to the approved state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What changed: `module`, or the name of a fact of [`Declared::facts`].
+    /// What changed: `module`, or the name of a fact of [`DeclarationFacts::facts`].
     pub what: String,
     /// The approved value.
     pub before: String,
@@ -77,7 +77,7 @@ impl ToolRegistry {
         self.audit().append(record)?;
         let changed = change();
         if changed.is_err() {
-            let failed = Ending::new(Outcome::Error(ToolErrorKind::Failed));
+            let failed = CallEnding::new(Outcome::Error(ToolErrorKind::Failed));
             // Ignore a failure to append: the caller learns of the failed change in any case.
             let _ = self.audit().append(&Record::end(&record.call, failed));
         }
@@ -109,7 +109,7 @@ impl ModuleApproval<'_> {
 
     /// The tool's declaration.
     #[must_use]
-    pub fn declared(&self) -> &Declared {
+    pub fn declared(&self) -> &DeclarationFacts {
         &self.declared
     }
 

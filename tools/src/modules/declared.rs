@@ -16,12 +16,12 @@ const NONE: &str = "none";
 
 /// A tool's declaration: its hash and its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclarationFacts {
     sha256: String,
     facts: BTreeMap<&'static str, String>,
 }
 
-impl Declared {
+impl DeclarationFacts {
     pub(crate) fn of(declaration: &ToolDeclaration) -> Self {
         let text = serde_json::to_vec(declaration).expect("a map with text keys always serialises");
         let stated = |text: Option<&str>| fact(text.unwrap_or(NONE));
@@ -124,18 +124,18 @@ mod tests {
 
     use super::*;
 
-    fn declared(edit: impl FnOnce(&mut Value)) -> Declared {
+    fn declared(edit: impl FnOnce(&mut Value)) -> DeclarationFacts {
         let mut declaration = json!({
             "name": "t", "description": "Does it.", "tier": "read_only", "timeout_ms": 5000, "profile": "P",
             "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
             "roles": [{"argument": "path", "role": {"path": "read"}}], "hosts": ["https://example.org"],
         });
         edit(&mut declaration);
-        Declared::of(&serde_json::from_value(declaration).expect("a declaration"))
+        DeclarationFacts::of(&serde_json::from_value(declaration).expect("a declaration"))
     }
 
     #[test]
-    fn what_an_author_wrote_is_no_escaped_character() {
+    fn backslash_of_an_author_is_no_escape() {
         assert_eq!(fact("a\nb"), r"a\u{a}b");
         assert_eq!(fact(r"a\u{a}b \n c:\d"), r"a\\u{a}b \n c:\d");
     }

@@ -20,7 +20,7 @@ use portcullis_types::{ToolName, is_deceptive};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Deserialize;
 
-use super::{Declared, LockError};
+use super::{DeclarationFacts, LockError};
 use crate::sandbox::ModuleDigest;
 
 /// The lock's file in the state folder.
@@ -56,7 +56,7 @@ pub(crate) struct Lock {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct LockText {
     version: u32,
     #[serde(default)]
     tools: BTreeMap<ToolName, Pin>,
@@ -93,7 +93,12 @@ impl Lock {
     }
 
     /// Compares a tool's current module and declaration with its pin.
-    pub(crate) fn standing(&self, name: &ToolName, module: ModuleDigest, declared: &Declared) -> Standing {
+    pub(crate) fn standing(
+        &self,
+        name: &ToolName,
+        module: ModuleDigest,
+        declared: &DeclarationFacts,
+    ) -> Standing {
         match self.pin(name) {
             None => Standing::Unpinned,
             Some(pin)
@@ -148,7 +153,7 @@ fn read_text(path: &Path) -> io::Result<String> {
 }
 
 fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
-    let text: Text = toml::from_str(text).map_err(|error| {
+    let text: LockText = toml::from_str(text).map_err(|error| {
         // Use the bare message and escape it: the error's own rendering quotes the line, and a forged lock
         // may hold anything.
         portcullis_types::escape_for_display(error.message()).to_string()
@@ -250,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pinned_is_read_back_and_others_pins_stay() {
+    fn pin_is_read_back_and_other_pins_stay() {
         let state = tempfile::tempdir().expect("a folder");
         assert_eq!(Lock::read(state.path()).expect("none yet").tools().count(), 0);
         Lock::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
@@ -269,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exactly_a_lock_is_refused() {
+    fn malformed_lock_is_refused() {
         let state = tempfile::tempdir().expect("a folder");
         Lock::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
         let path = state.path().join(LOCK_FILE);

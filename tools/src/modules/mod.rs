@@ -15,7 +15,7 @@ mod outside;
 mod shipped;
 
 pub use approve::{Change, ModuleApproval};
-pub use declared::Declared;
+pub use declared::DeclarationFacts;
 pub use error::{ApproveError, FolderError, LockError, ModuleError, PinError};
 pub use lock::{LOCK_FILE, Pin};
 pub use outside::RefusedModule;
@@ -24,4 +24,4 @@ pub use shipped::shipped_name_like;
 pub(crate) use accept::accept;
 pub(crate) use folder::{ModulesFolder, place, read_file};
 pub(crate) use lock::Lock;
-pub(crate) use outside::{OutsideModule, Wanted};
+pub(crate) use outside::{ModuleOrigin, OutsideModule};

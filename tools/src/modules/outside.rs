@@ -14,12 +14,12 @@ pub(crate) struct OutsideModule {
     pub(crate) name: String,
     pub(crate) module: Arc<GuestModule>,
     pub(crate) declarations: Declarations,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: ModuleOrigin,
 }
 
 /// How an unusable module affects the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum ModuleOrigin {
     /// The module was named: the start fails without it.
     Named,
     /// The module lay in the folder: the start goes on without it, and reports it.

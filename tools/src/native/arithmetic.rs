@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_result_fails() {
+    fn operation_without_a_result_fails() {
         for zero in ["0", "0.0", "-0.0"] {
             check(Arithmetic::Divide, "1", zero, Err("division by zero"));
         }

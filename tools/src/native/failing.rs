@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_fails_as_it_was_told() {
+    async fn failing_tool_returns_the_requested_error() {
         async fn message(tool: FailingTool) -> String {
             tool.execute("{}").await.expect_err("fails").to_string()
         }

@@ -24,7 +24,7 @@ use crate::{
     audit::{self, Subject, SubjectKind},
     call::Caller,
     registered::RegisteredTool,
-    sandbox::links::{self, Exposed, Suspect},
+    sandbox::links::{self, ExposedFiles, LinkSuspicion},
     sandbox::mounts::{MountTable, real_path, resolve_beneath},
     sandbox::repository,
 };
@@ -103,7 +103,7 @@ fn writes(grants: Vec<&Grant>) -> Vec<String> {
 #[derive(Clone, Copy)]
 struct Places<'a> {
     mounts: &'a MountTable,
-    exposed: &'a Exposed,
+    exposed: &'a ExposedFiles,
 }
 
 /// The grants of a call.
@@ -137,7 +137,7 @@ async fn grants(checked: &Checked, host: &Host, pending: &mut PendingRecord) -> 
     pending.row.mounts = grant
         .mounts
         .iter()
-        .map(|mount| audit::MountAccess { name: mount.name.as_str().into(), access: mount.access })
+        .map(|mount| audit::RecordedMount { name: mount.name.as_str().into(), access: mount.access })
         .collect();
     Ok(Grants { own: grant, steps })
 }
@@ -255,8 +255,8 @@ fn follow(
     let is_opened = exists && matches!(last, LastName::Followed);
     if is_opened && !is_at_home {
         match suspect(target, places.exposed) {
-            Some(Suspect::Private) => return Err(refused(path, DenialCode::HardLink, links::PRIVATE)),
-            Some(Suspect::Unknown(why)) => {
+            Some(LinkSuspicion::Private) => return Err(refused(path, DenialCode::HardLink, links::PRIVATE)),
+            Some(LinkSuspicion::Unknown(why)) => {
                 return Err(refused(path, DenialCode::LinksUnknown, &why.hint()));
             }
             None => {}
@@ -348,17 +348,17 @@ enum LastName {
 }
 
 /// Whether the file may be a private one under another name.
-fn suspect(handle: BorrowedFd<'_>, exposed: &Exposed) -> Option<Suspect> {
+fn suspect(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
     let stat = rustix::fs::fstat(handle).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if is_file { exposed.suspects(&stat) } else { None }
 }
 
 /// The denial of a command while a private file is exposed in a mount.
-fn no_command(suspect: Suspect, exposed: &Exposed) -> Denial {
+fn no_command(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
     let rule = "shell".to_owned();
     match suspect {
-        Suspect::Private => {
+        LinkSuspicion::Private => {
             let hint = "a command could use it under another name; an operator removes the other name, which \
                         `find MOUNT -samefile FILE` shows, or makes the file anew";
             let more = exposed.named().len() + exposed.unnamed() - 1;
@@ -369,7 +369,7 @@ fn no_command(suspect: Suspect, exposed: &Exposed) -> Denial {
                 hint: if more == 0 { hint.to_owned() } else { format!("{hint}; so have {more} more") },
             }
         }
-        Suspect::Unknown(why) => Denial {
+        LinkSuspicion::Unknown(why) => Denial {
             code: DenialCode::LinksUnknown,
             rule,
             subject: "a file in a mount".to_owned(),

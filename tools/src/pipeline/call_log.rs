@@ -10,7 +10,7 @@ use std::{
 
 use portcullis_types::{ToolError, ToolErrorKind};
 
-use crate::audit::{AuditError, AuditLog, CallRecord, Ending, Outcome, Record};
+use crate::audit::{AuditError, AuditLog, CallEnding, CallRecord, Outcome, Record};
 
 /// The facts of one call on their way into the audit log.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl PendingRecord {
     }
 
     /// Writes the final row.
-    pub(super) fn end(&mut self, ending: Ending) -> Result<(), AuditError> {
+    pub(super) fn end(&mut self, ending: CallEnding) -> Result<(), AuditError> {
         self.is_over = true;
         let row = Arc::new(std::mem::take(&mut self.row));
         self.log.append(&Record::end(&row, ending)).map(drop)
@@ -64,7 +64,7 @@ impl Drop for PendingRecord {
         if self.is_over {
             return;
         }
-        let mut ending = Ending::new(Outcome::Error(ToolErrorKind::Cancelled));
+        let mut ending = CallEnding::new(Outcome::Error(ToolErrorKind::Cancelled));
         ending.code = Some("caller_gone".into());
         ending.duration = Some(self.elapsed());
         if let Err(error) = self.end(ending) {

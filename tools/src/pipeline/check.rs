@@ -20,12 +20,12 @@ pub(crate) struct Checked {
     pub(super) call: ToolCall,
     pub(super) tool: Arc<RegisteredTool>,
     pub(super) args: ToolArgs,
-    pub(super) notes: Notes,
+    pub(super) notes: CallNotes,
 }
 
 /// Notes on a call, for the result's details.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Notes {
+pub(crate) struct CallNotes {
     pub(super) repaired: Vec<String>,
     pub(super) ignored: Vec<String>,
     /// Whether a hook replaced the model's arguments.
@@ -121,14 +121,14 @@ fn fit(
     arguments: &str,
     tool: &RegisteredTool,
     pending: &mut PendingRecord,
-) -> Result<(ToolArgs, Notes), ToolError> {
+) -> Result<(ToolArgs, CallNotes), ToolError> {
     pending.row.args_sha256 = Some(hex::encode(Sha256::digest(arguments.as_bytes())).into());
     let repairs = if is_privileged(tool) { Repairs::Off } else { Repairs::Allowed };
     let CheckedArguments { args, repaired, ignored } = tool.schema().check(arguments, repairs)?;
     if repairs == Repairs::Off {
         tool.schema().ensure_whole_numbers(&args)?;
     }
-    Ok((args, Notes { repaired, ignored, ..Notes::default() }))
+    Ok((args, CallNotes { repaired, ignored, ..CallNotes::default() }))
 }
 
 fn is_privileged(tool: &RegisteredTool) -> bool {

@@ -19,14 +19,14 @@ use crate::call::Caller;
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// A call with a watcher.
-pub(super) struct Watched {
+pub(super) struct WatchedCall {
     /// The caller that the call reports to; its listener also notes each report.
     pub(super) caller: Caller,
     listener: EventFn,
     has_spoken: Arc<AtomicBool>,
 }
 
-impl Watched {
+impl WatchedCall {
     /// None if the caller has no event listener.
     pub(super) fn of(call_id: &str, caller: &Caller) -> Option<Self> {
         let listener = caller.on_event.clone()?;

@@ -7,7 +7,7 @@ use serde_json::Map;
 
 use super::{PendingRecord, call_log::unrecorded, shape::Shaped};
 use crate::{
-    audit::{Ending, Outcome},
+    audit::{CallEnding, Outcome},
     call::Caller,
 };
 
@@ -17,7 +17,7 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending: PendingRecord
     let tool = pending.row.tool.to_string();
     let duration = pending.elapsed();
     let Shaped { outcome, details, truncated, original_bytes, usage } = shaped;
-    let ending = Ending {
+    let ending = CallEnding {
         outcome: match &outcome {
             Ok(_) => Outcome::Ok,
             Err(error) => Outcome::Error(error.kind()),

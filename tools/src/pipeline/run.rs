@@ -9,11 +9,11 @@ use portcullis_types::{SafetyTier, ToolError, ToolEvent, ToolOutput};
 use super::{
     Host, PendingRecord,
     authorize::Authorized,
-    backend::{Attempt, Tried, Usage},
+    backend::{CallAttempt, ResourceUsage, TryOutcome},
     call_log::unrecorded,
     caller_deadline::{ensure_not_over, within_deadline},
     check::Checked,
-    heartbeat::Watched,
+    heartbeat::WatchedCall,
 };
 use crate::{call::Caller, slots::LeaveOnDrop};
 
@@ -26,7 +26,7 @@ pub(crate) struct RawOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
     /// Text for the model after the output; it is kept when the output is cut.
     pub(super) trailer: Option<String>,
-    pub(super) usage: Option<Usage>,
+    pub(super) usage: Option<ResourceUsage>,
     pub(super) grant: Grant,
     pub(super) checked: Checked,
     /// Whether hooks made the content longer.
@@ -61,8 +61,8 @@ pub(crate) async fn run(
     // leaves that to its parent.
     let leaves = checked.tool.backend().may_block() && caller.slot.is_none();
     let _leave = leaves.then(|| LeaveOnDrop(slot.clone()));
-    let watched = Watched::of(&checked.call.id, caller);
-    let attempt = Attempt {
+    let watched = WatchedCall::of(&checked.call.id, caller);
+    let attempt = CallAttempt {
         checked: &checked,
         grant: &grant,
         slot: &slot,
@@ -71,7 +71,7 @@ pub(crate) async fn run(
         caller: watched.as_ref().map_or(caller, |watched| &watched.caller),
         host,
     };
-    let (Tried { result, trailer, usage, .. }, tries) = {
+    let (TryOutcome { result, trailer, usage, .. }, tries) = {
         let mut tried = std::pin::pin!(try_until_done(attempt, pending));
         match &watched {
             Some(watched) => watched.drive(&checked.call.id, tried.as_mut()).await?,
@@ -85,9 +85,9 @@ pub(crate) async fn run(
 /// Tries a call, up to three times if what it needs is unavailable and another try is harmless. All tries
 /// share one slot, one deadline and one row.
 async fn try_until_done(
-    attempt: Attempt<'_>,
+    attempt: CallAttempt<'_>,
     pending: &mut PendingRecord,
-) -> Result<(Tried, usize), ToolError> {
+) -> Result<(TryOutcome, usize), ToolError> {
     for (before, pause) in PAUSES.into_iter().enumerate() {
         let mut tried = attempt.checked.tool.backend().attempt(attempt, pending).await?;
         let resume = Instant::now() + pause;

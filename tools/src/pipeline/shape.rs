@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Host, PendingRecord,
-    backend::Usage,
+    backend::ResourceUsage,
     bound::{append, cut, is_over, mark, whole, with_commas},
-    check::Notes,
+    check::CallNotes,
     run::RawOutcome,
 };
 use crate::{
@@ -42,7 +42,7 @@ pub(crate) struct Shaped {
     pub(super) details: Value,
     pub(super) truncated: bool,
     pub(super) original_bytes: u64,
-    pub(super) usage: Option<Usage>,
+    pub(super) usage: Option<ResourceUsage>,
 }
 
 /// Shapes the outcome of a call that ran or was refused.
@@ -54,7 +54,7 @@ pub(crate) fn shape(
 ) -> Shaped {
     let RawOutcome { result, trailer, usage, grant, checked, has_grown, has_changed } = match raw {
         Ok(raw) => raw,
-        Err(error) => return failed(error, Notes::default(), None, pending),
+        Err(error) => return failed(error, CallNotes::default(), None, pending),
     };
     let (tool, notes) = (&checked.tool, checked.notes);
     let mut output = match result {
@@ -319,7 +319,7 @@ fn keep(
 }
 
 /// The details for the caller: the tool's own, and the notes on its arguments.
-fn details(own: Value, notes: Notes) -> Map<String, Value> {
+fn details(own: Value, notes: CallNotes) -> Map<String, Value> {
     let own_bytes = if own.is_null() { 0 } else { json_bytes(&own) };
     let is_withheld = own_bytes > MAX_DETAILS_BYTES;
     let mut details = match own {
@@ -360,7 +360,12 @@ fn listed(notes: Vec<String>) -> Vec<String> {
     listed
 }
 
-fn failed(error: ToolError, notes: Notes, usage: Option<Usage>, pending: &PendingRecord) -> Shaped {
+fn failed(
+    error: ToolError,
+    notes: CallNotes,
+    usage: Option<ResourceUsage>,
+    pending: &PendingRecord,
+) -> Shaped {
     let error = bounded(error);
     if error.kind() == ToolErrorKind::Internal {
         tracing::error!(
@@ -415,7 +420,7 @@ mod tests {
     #[test]
     fn a_tool_cannot_speak_as_the_host_in_its_details() {
         let own = json!({"output_id": "call_of_another", "repaired": ["x"], "rest": "r", "withheld": 1, "lines": 3});
-        let notes = Notes { repaired: vec!["limit".into()], ..Notes::default() };
+        let notes = CallNotes { repaired: vec!["limit".into()], ..CallNotes::default() };
         assert_eq!(Value::from(details(own, notes)), json!({"lines": 3, "repaired": ["limit"]}));
     }
 
@@ -423,9 +428,12 @@ mod tests {
     fn long_details_are_withheld_and_long_notes_shortened() {
         for own in [json!({"a": "x".repeat(100_000)}), json!("x".repeat(100_000))] {
             let bytes = json_bytes(&own);
-            assert_eq!(Value::from(details(own, Notes::default())), json!({"withheld": {"details": bytes}}));
+            assert_eq!(
+                Value::from(details(own, CallNotes::default())),
+                json!({"withheld": {"details": bytes}})
+            );
         }
-        let notes = Notes { ignored: vec!["x".repeat(1000); 5000], ..Notes::default() };
+        let notes = CallNotes { ignored: vec!["x".repeat(1000); 5000], ..CallNotes::default() };
         let shown = Value::from(details(Value::Null, notes));
         assert!(json_bytes(&shown) < 20_000);
         assert_eq!(shown["ignored"][64], "… and 4936 more");

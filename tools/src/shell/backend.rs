@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    connect::{SidecarTerms, Source, StartSidecar},
+    connect::{SidecarSource, SidecarTerms, StartSidecar},
     sidecar::Sidecar,
 };
 
@@ -66,15 +66,16 @@ impl ShellBackend {
                 Self::Disabled { reason: "this program was given no shell sidecar".to_owned() }
             }
             ShellPlace::Own(starter) => {
-                Self::Session(sidecar(Source::Own { starter: Arc::clone(starter), terms }))
+                Self::Session(sidecar(SidecarSource::Own { starter: Arc::clone(starter), terms }))
             }
             ShellPlace::Host(starter) => {
                 let terms = SidecarTerms { unconfined: true, ..terms };
-                Self::Host(sidecar(Source::Own { starter: Arc::clone(starter), terms }))
+                Self::Host(sidecar(SidecarSource::Own { starter: Arc::clone(starter), terms }))
             }
-            ShellPlace::Socket { path, token_file } => {
-                Self::Session(sidecar(Source::Socket { path: path.clone(), token_file: token_file.clone() }))
-            }
+            ShellPlace::Socket { path, token_file } => Self::Session(sidecar(SidecarSource::Socket {
+                path: path.clone(),
+                token_file: token_file.clone(),
+            })),
         }
     }
 

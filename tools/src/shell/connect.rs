@@ -26,7 +26,7 @@ use super::failure::SidecarError;
 use portcullis_shell_protocol::{VERSION, VERSION_KEY, shell_client::ShellClient};
 
 /// A client that sends token and version with each call.
-pub(super) type Client = ShellClient<InterceptedService<Channel, Credentials>>;
+pub(super) type SidecarClient = ShellClient<InterceptedService<Channel, Credentials>>;
 
 /// The terms of a sidecar that this process starts.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ pub struct StartedSidecar {
 
 /// Where to get a sidecar.
 #[derive(Debug, Clone)]
-pub(super) enum Source {
+pub(super) enum SidecarSource {
     /// A running sidecar and its socket.
     Socket { path: PathBuf, token_file: PathBuf },
     /// A sidecar that is started with the first command.
@@ -74,18 +74,18 @@ pub(super) enum Source {
 
 /// A connection, and the process behind it if it is ours.
 #[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) client: Client,
+pub(super) struct SidecarConnection {
+    pub(super) client: SidecarClient,
     /// Ends the process when the last user of the connection is gone.
     _process: Option<OwnProcess>,
 }
 
-impl Source {
+impl SidecarSource {
     /// Connects. No request is sent yet.
     ///
     /// # Cancellation
     /// Dropping the future ends a process that was started.
-    pub(super) async fn connect(&self) -> Result<Connection, SidecarError> {
+    pub(super) async fn connect(&self) -> Result<SidecarConnection, SidecarError> {
         let (stream, token, process) = match self {
             Self::Socket { path, token_file } => {
                 let token = read_token(token_file)
@@ -107,7 +107,7 @@ impl Source {
         let credentials = Credentials::new(&token)?;
         let channel = channel(stream).await.map_err(|source| SidecarError::Protocol { source })?;
         let client = ShellClient::with_interceptor(channel, credentials);
-        Ok(Connection { client, _process: process })
+        Ok(SidecarConnection { client, _process: process })
     }
 }
 

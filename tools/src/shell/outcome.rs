@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_background_jobs_wrote_stands_apart_after_the_output() {
+    fn job_output_stands_apart_after_the_commands() {
         let of = |background: &[u8], background_dropped| Exited {
             ending: Some(Ending::Code(0)),
             background: background.to_vec(),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_to_be_known_is_there_apart() {
+    fn details_hold_notes_and_killed_jobs() {
         let exited = Exited {
             ending: Some(Ending::Code(3)),
             protected_paths: vec!["/shared/.bashrc".to_owned()],

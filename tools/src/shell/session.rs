@@ -6,7 +6,7 @@ use portcullis_types::CancellationToken;
 use tokio::runtime::Handle;
 use tonic::Streaming;
 
-use super::{connect::Client, failure::SidecarError};
+use super::{connect::SidecarClient, failure::SidecarError};
 use crate::spawn;
 use portcullis_shell_protocol as protocol;
 use portcullis_shell_protocol::{
@@ -23,7 +23,7 @@ pub(super) struct Session {
     /// How far the output of its background jobs has been received.
     background_end: u64,
     /// The client that ends the session.
-    client: Client,
+    client: SidecarClient,
     /// The runtime that sends the end, wherever the session is dropped. If the runtime is gone, so is the
     /// connection.
     runtime: Handle,
@@ -67,7 +67,7 @@ impl Lost {
 
 impl Session {
     /// Call it on the runtime that drives the connection.
-    pub(super) fn new(id: String, posture: PostureReport, client: Client) -> Self {
+    pub(super) fn new(id: String, posture: PostureReport, client: SidecarClient) -> Self {
         Self { id, posture, background_end: 0, client, runtime: Handle::current() }
     }
 
@@ -82,7 +82,7 @@ impl Session {
     /// Dropping the future kills the command.
     pub(super) async fn run(
         &mut self,
-        mut client: Client,
+        mut client: SidecarClient,
         command: &Command<'_>,
         cancel: &CancellationToken,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
@@ -166,7 +166,10 @@ impl Drop for Session {
 
 /// Sends the command. A session whose last caller went away is busy until that caller's command is dead. A
 /// refused command was not started, so asking again runs nothing twice.
-async fn begin(client: &mut Client, request: ExecRequest) -> Result<Streaming<ExecEvent>, SidecarError> {
+async fn begin(
+    client: &mut SidecarClient,
+    request: ExecRequest,
+) -> Result<Streaming<ExecEvent>, SidecarError> {
     let patience = Instant::now() + KILL_TIME;
     loop {
         match client.exec(request.clone()).await.map_err(SidecarError::refused) {

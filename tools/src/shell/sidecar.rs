@@ -13,7 +13,7 @@ use portcullis_policy::{GrantedMount, ShellGrant, ShellPolicy};
 use tokio::sync::Mutex;
 
 use super::{
-    connect::{Client, Connection, Source},
+    connect::{SidecarClient, SidecarConnection, SidecarSource},
     failure::SidecarError,
     session::Session,
 };
@@ -25,20 +25,20 @@ use portcullis_shell_protocol::{CreateSessionRequest, HealthRequest, SessionLimi
 /// broke. Sessions do not survive that, and commands are never repeated.
 #[derive(Debug)]
 pub struct Sidecar {
-    source: Source,
+    source: SidecarSource,
     /// The variables that the policy passes from this process's environment.
     environment: HashMap<String, String>,
-    connected: Mutex<Option<Arc<Connected>>>,
+    connected: Mutex<Option<Arc<SidecarSessions>>>,
     /// The same, for callers that cannot wait for a connection; while one is being made, there are no
     /// sessions.
-    last: StdMutex<Weak<Connected>>,
+    last: StdMutex<Weak<SidecarSessions>>,
     standing: AtomicU8,
 }
 
 /// Whether a sidecar can make sessions, as far as is known.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum SidecarStanding {
     /// No session was requested yet.
     Unknown,
     /// It has made a session.
@@ -49,8 +49,8 @@ enum Standing {
 
 /// A connection with its sessions.
 #[derive(Debug)]
-pub(super) struct Connected {
-    connection: Connection,
+pub(super) struct SidecarSessions {
+    connection: SidecarConnection,
     /// Each slot has a lock of its own, so that two first commands share a session. A session ends when its
     /// slot is removed and its last command is over.
     sessions: StdMutex<HashMap<SessionKey, SessionSlot>>,
@@ -110,7 +110,7 @@ pub struct LayerHealth {
 
 impl Sidecar {
     /// `shell` names the variables to pass from this process's environment, which is read now.
-    pub(super) fn new(source: Source, shell: Option<&ShellPolicy>) -> Self {
+    pub(super) fn new(source: SidecarSource, shell: Option<&ShellPolicy>) -> Self {
         let names = shell.into_iter().flat_map(|shell| &shell.environment);
         let environment =
             names.filter_map(|name| Some((name.to_string(), std::env::var(name.as_str()).ok()?)));
@@ -128,14 +128,14 @@ impl Sidecar {
     /// requires. A failure after earlier successes may pass, and a sidecar that is not our own may be
     /// replaced, so neither counts.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
-        let refuses = self.standing.load(Ordering::Relaxed) == Standing::Refuses as u8;
+        let refuses = self.standing.load(Ordering::Relaxed) == SidecarStanding::Refuses as u8;
         refuses
             .then_some("the shell cannot be confined here as the policy asks; `portcullis doctor` says why")
     }
 
     /// Notes that a session was made.
     pub(super) fn serves(&self) {
-        self.standing.store(Standing::Serves as u8, Ordering::Relaxed);
+        self.standing.store(SidecarStanding::Serves as u8, Ordering::Relaxed);
     }
 
     /// The variables that the policy passes from this process's environment.
@@ -171,13 +171,15 @@ impl Sidecar {
     }
 
     /// The connection, made if there is none.
-    pub(super) async fn connected(&self) -> Result<Arc<Connected>, SidecarError> {
+    pub(super) async fn connected(&self) -> Result<Arc<SidecarSessions>, SidecarError> {
         let mut place = self.connected.lock().await;
         if let Some(connected) = &*place {
             return Ok(Arc::clone(connected));
         }
-        let connected =
-            Arc::new(Connected { connection: self.source.connect().await?, sessions: StdMutex::default() });
+        let connected = Arc::new(SidecarSessions {
+            connection: self.source.connect().await?,
+            sessions: StdMutex::default(),
+        });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&connected);
         *place = Some(Arc::clone(&connected));
         Ok(connected)
@@ -192,9 +194,9 @@ impl Sidecar {
     }
 
     /// Notes a failure. If the connection is lost, the next call makes a new one.
-    pub(super) async fn failed(&self, connected: &Arc<Connected>, error: SidecarError) -> SidecarError {
-        if error.is_about_this_machine() && matches!(self.source, Source::Own { .. }) {
-            let (unknown, refuses) = (Standing::Unknown as u8, Standing::Refuses as u8);
+    pub(super) async fn failed(&self, connected: &Arc<SidecarSessions>, error: SidecarError) -> SidecarError {
+        if error.is_about_this_machine() && matches!(self.source, SidecarSource::Own { .. }) {
+            let (unknown, refuses) = (SidecarStanding::Unknown as u8, SidecarStanding::Refuses as u8);
             let _known =
                 self.standing.compare_exchange(unknown, refuses, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -211,15 +213,15 @@ impl Sidecar {
 impl fmt::Display for Sidecar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            Source::Socket { path, .. } => write!(f, "the sidecar at {}", path.display()),
-            Source::Own { .. } => f.write_str("a sidecar of its own"),
+            SidecarSource::Socket { path, .. } => write!(f, "the sidecar at {}", path.display()),
+            SidecarSource::Own { .. } => f.write_str("a sidecar of its own"),
         }
     }
 }
 
-impl Connected {
+impl SidecarSessions {
     /// Cheap to clone; all share the connection.
-    pub(super) fn client(&self) -> Client {
+    pub(super) fn client(&self) -> SidecarClient {
         self.connection.client.clone()
     }
 

@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 
 use super::{
     backend::ShellBackend,
-    connect::Client,
+    connect::SidecarClient,
     failure::{SHELL_UNAVAILABLE, SidecarError},
     outcome::{About, outcome},
     session::{Command, Lost, Ran, Session},
-    sidecar::{Connected, SessionKey, SessionTerms, Sidecar},
+    sidecar::{SessionKey, SessionTerms, Sidecar, SidecarSessions},
 };
 use crate::{call::Caller, registered::RegisteredTool, registry::RegistryError};
 
@@ -196,7 +196,7 @@ impl BashTool {
 /// Runs the command and passes its output on while it arrives.
 async fn run_and_pass_on(
     session: &mut Session,
-    client: Client,
+    client: SidecarClient,
     command: &Command<'_>,
     terms: &ShellTerms<'_>,
 ) -> Result<Ran, Lost> {
@@ -210,7 +210,7 @@ async fn run_and_pass_on(
 async fn lost_for_model(
     lost: Lost,
     sidecar: &Sidecar,
-    connected: &Arc<Connected>,
+    connected: &Arc<SidecarSessions>,
     caller: &Caller,
 ) -> ToolError {
     let Lost { error, had_begun } = lost;
@@ -250,7 +250,7 @@ impl ShellArguments {
 
 /// A session that only this call uses now.
 struct LockedSession {
-    connected: Arc<Connected>,
+    connected: Arc<SidecarSessions>,
     place: tokio::sync::OwnedMutexGuard<Option<Session>>,
     is_new: bool,
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::tool::{DESTINATION, SOURCE};
 use crate::{
     audit::Text,
-    call::{Caller, Step, new_call},
+    call::{Caller, OperationStep, new_call},
     pipeline::{overdue, with_commas},
     registry::ToolRegistry,
     sandbox::{Transfer, TransferEnd},
@@ -59,7 +59,7 @@ pub(super) struct Copy {
 
 /// Why a copy is stopped from outside.
 #[derive(Debug, Clone, Copy)]
-enum Stop {
+enum CopyStop {
     Cancelled,
     Deadline,
 }
@@ -130,8 +130,8 @@ impl Copy {
             self.clean_up(&temporary).await;
         }
         Err(match (stopped, read) {
-            (Some(Stop::Cancelled), _) => ToolError::cancelled("the call was cancelled"),
-            (Some(Stop::Deadline), _) => overdue(self.terms.time_limit),
+            (Some(CopyStop::Cancelled), _) => ToolError::cancelled("the call was cancelled"),
+            (Some(CopyStop::Deadline), _) => overdue(self.terms.time_limit),
             // A read step that was only stopped because the write failed is not the cause.
             (None, Err(read)) if read.kind() != ToolErrorKind::Cancelled => read,
             (None, _) => error,
@@ -139,12 +139,12 @@ impl Copy {
     }
 
     /// Waits until the copy must end: the caller has given up, or only the time to clean up is left.
-    async fn stop(&self, given_up: &CancellationToken) -> Stop {
+    async fn stop(&self, given_up: &CancellationToken) -> CopyStop {
         let last = self.terms.deadline - TIDY_TIME.min(self.terms.time_limit / 4);
         tokio::select! {
             biased;
-            () = given_up.cancelled() => Stop::Cancelled,
-            () = tokio::time::sleep_until(last.into()) => Stop::Deadline,
+            () = given_up.cancelled() => CopyStop::Cancelled,
+            () = tokio::time::sleep_until(last.into()) => CopyStop::Deadline,
         }
     }
 
@@ -168,7 +168,7 @@ impl Copy {
             on_progress: None,
             on_event: None,
             slot: Some(self.terms.slot.clone()),
-            step: Some(Step { transfer }),
+            step: Some(OperationStep { transfer }),
             ..self.caller.clone()
         }
     }

@@ -36,16 +36,16 @@ impl fmt::Display for Shown<'_> {
 /// visible base, and marks after the fourth on one character.
 #[must_use]
 pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
-    struct Escaped<'a>(&'a str);
+    struct EscapedText<'a>(&'a str);
 
-    impl fmt::Display for Escaped<'_> {
+    impl fmt::Display for EscapedText<'_> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let mut escaper = Escaper::default();
             self.0.chars().try_for_each(|character| escaper.show(character, f))
         }
     }
 
-    Escaped(text)
+    EscapedText(text)
 }
 
 /// Escapes character by character.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_a_cursor_or_turns_the_writing_is_escaped() {
+    fn control_and_bidi_characters_are_escaped() {
         assert_eq!(Shown("a/ü 'b'").to_string(), "a/ü 'b'");
         assert_eq!(Shown("a\u{1b}[2J\u{202e}b\n").to_string(), "a\\u{1b}[2J\\u{202e}b\\u{a}");
         let text = "rm \u{1b}[2K\u{202e}txt.exe\u{200b}\r\nä";
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_as_nothing_or_as_a_blank_is_escaped() {
+    fn invisible_and_blank_characters_are_escaped() {
         for character in [
             '\u{a0}',
             '\u{34f}',

@@ -19,12 +19,12 @@ const SPACE_SIGN: char = '␣';
 
 /// The most lines of a value: of a longer one, the first and the last are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lines {
+pub struct LineLimit {
     first: usize,
     last: usize,
 }
 
-impl Lines {
+impl LineLimit {
     /// For a name, an id, a list: 8.
     pub const FEW: Self = Self { first: 6, last: 2 };
     /// For arguments and their subjects: 64.
@@ -49,7 +49,7 @@ impl Framed {
     }
 
     /// Adds a value.
-    pub fn line(&mut self, name: &str, value: &str, lines: Lines) {
+    pub fn line(&mut self, name: &str, value: &str, lines: LineLimit) {
         let is_wide = self.columns >= WIDE_COLUMNS;
         let (first, next, cut) = if is_wide {
             (format!("  {name:<10} "), format!("{:>11}│ ", ""), format!("{:>11}┆ ", ""))
@@ -176,8 +176,8 @@ mod tests {
 
     fn framed(value: &str, columns: usize) -> String {
         let mut framed = Framed::new(HEAD, columns);
-        framed.line("names", "x", Lines::FEW);
-        framed.line("arguments", value, Lines::MANY);
+        framed.line("names", "x", LineLimit::FEW);
+        framed.line("arguments", value, LineLimit::MANY);
         framed.finish()
     }
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn on_no_width_does_a_value_stand_where_our_lines_begin() {
+    fn value_never_begins_a_line_of_ours_at_any_width() {
         let forged = "This call needs your approval.  tool       add  Approve? y = yes";
         let ours = [HEAD, "  names", "  arguments", "           │", "│"];
         for columns in (16..=200).step_by(3) {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_value_both_ends_are_shown_and_the_rest_is_counted() {
+    fn long_value_shows_both_ends_and_counts_the_rest() {
         let value = format!("begin{}end", "x".repeat(100_000));
         let shown = framed(&value, 80);
         assert!(shown.contains("  arguments  beginx") && shown.contains("xend\n"), "{shown}");

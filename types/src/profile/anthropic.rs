@@ -2,22 +2,22 @@
 
 use serde_json::{Map, Value};
 
-use super::{ANYTHING, Fault, MAP, RECURSION, below, items_of_any_place, notes, says_nothing};
+use super::{ANYTHING, MAP, ProfileFault, RECURSION, below, items_of_any_place, notes, says_nothing};
 
-pub(super) fn render(root: &Value) -> Result<Value, Fault> {
+pub(super) fn render(root: &Value) -> Result<Value, ProfileFault> {
     schema(root, "")
 }
 
-fn schema(value: &Value, at: &str) -> Result<Value, Fault> {
+fn schema(value: &Value, at: &str) -> Result<Value, ProfileFault> {
     if says_nothing(value) {
-        return Err(Fault::at(at, ANYTHING));
+        return Err(ProfileFault::at(at, ANYTHING));
     }
     let Some(map) = value.as_object() else {
-        return Err(Fault::at(at, "a schema that allows nothing"));
+        return Err(ProfileFault::at(at, "a schema that allows nothing"));
     };
     // The normal form uses references only for recursion.
     if map.contains_key("$ref") || map.contains_key("$defs") {
-        return Err(Fault::at(at, RECURSION));
+        return Err(ProfileFault::at(at, RECURSION));
     }
     let mut map = map.clone();
     notes::say_instead(&mut map, &["minimum", "maximum", "minLength", "maxLength", "pattern"]);
@@ -35,12 +35,12 @@ fn schema(value: &Value, at: &str) -> Result<Value, Fault> {
     Ok(Value::Object(map))
 }
 
-fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
+fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
     if map.get("additionalProperties").is_some_and(|extra| extra != &Value::Bool(false)) {
-        return Err(Fault::at(at, MAP));
+        return Err(ProfileFault::at(at, MAP));
     }
     let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) else {
-        return Err(Fault::at(at, MAP));
+        return Err(ProfileFault::at(at, MAP));
     };
     for (name, property) in properties.iter_mut() {
         *property = schema(property, &below(at, "properties", Some(name)))?;
@@ -50,7 +50,7 @@ fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
 }
 
 /// `minItems` may be 0 or 1; other counts go into the description. A tuple becomes a list.
-fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
+fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
     let least = map.get("minItems").and_then(Value::as_u64);
     // `None` is less than `Some`: without `minItems` there is none to tell.
     let said: &[&str] = if least > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };

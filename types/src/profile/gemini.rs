@@ -2,24 +2,24 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ANYTHING, Fault, MAP, RECURSION, below, notes, says_nothing};
+use super::{ANYTHING, MAP, ProfileFault, RECURSION, below, notes, says_nothing};
 
 const UNION: &str =
     "a choice between kinds of values; one kind, or objects told apart by a field, have a place";
 
-pub(super) fn render(root: &Value) -> Result<Value, Fault> {
+pub(super) fn render(root: &Value) -> Result<Value, ProfileFault> {
     schema(root, "").map(Value::Object)
 }
 
-fn schema(value: &Value, at: &str) -> Result<Map<String, Value>, Fault> {
+fn schema(value: &Value, at: &str) -> Result<Map<String, Value>, ProfileFault> {
     if says_nothing(value) {
-        return Err(Fault::at(at, ANYTHING));
+        return Err(ProfileFault::at(at, ANYTHING));
     }
     let Some(map) = value.as_object() else {
-        return Err(Fault::at(at, "a schema that allows nothing"));
+        return Err(ProfileFault::at(at, "a schema that allows nothing"));
     };
     if map.contains_key("$ref") || map.contains_key("$defs") {
-        return Err(Fault::at(at, RECURSION));
+        return Err(ProfileFault::at(at, RECURSION));
     }
     let mut map = map.clone();
     if let Some(Value::Array(branches)) = map.remove("anyOf") {
@@ -44,7 +44,7 @@ fn schema(value: &Value, at: &str) -> Result<Map<String, Value>, Fault> {
     if let Some(Value::Array(values)) = map.get("enum")
         && !values.iter().all(Value::is_string)
     {
-        return Err(Fault::at(at, "constants that are no texts; texts have a place"));
+        return Err(ProfileFault::at(at, "constants that are no texts; texts have a place"));
     }
     notes::say_instead(&mut map, &["default"]);
     if map.get("format").is_some_and(|format| format != "date-time") {
@@ -53,18 +53,18 @@ fn schema(value: &Value, at: &str) -> Result<Map<String, Value>, Fault> {
     match map.get("type").and_then(Value::as_str) {
         Some("object") => object(&mut map, at)?,
         Some("array") => array(&mut map, at)?,
-        Some("null") | None => return Err(Fault::at(at, ANYTHING)),
+        Some("null") | None => return Err(ProfileFault::at(at, ANYTHING)),
         Some(_) => {}
     }
     Ok(map)
 }
 
-fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
+fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
     if map.remove("additionalProperties").is_some_and(|extra| extra != Value::Bool(false)) {
-        return Err(Fault::at(at, MAP));
+        return Err(ProfileFault::at(at, MAP));
     }
     let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) else {
-        return Err(Fault::at(at, MAP));
+        return Err(ProfileFault::at(at, MAP));
     };
     for (name, property) in properties.iter_mut() {
         *property = schema(property, &below(at, "properties", Some(name)))?.into();
@@ -72,18 +72,22 @@ fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
+fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
     let items = match (map.remove("prefixItems"), map.get("items")) {
         (Some(Value::Array(places)), _) => union(&Map::new(), &places, &below(at, "prefixItems", None))?,
         (_, Some(items)) => schema(items, &below(at, "items", None))?,
-        (_, None) => return Err(Fault::at(at, ANYTHING)),
+        (_, None) => return Err(ProfileFault::at(at, ANYTHING)),
     };
     map.insert("items".to_owned(), items.into());
     Ok(())
 }
 
 /// A schema that allows at least what the branches allow. `around` holds the union's annotations.
-fn union(around: &Map<String, Value>, branches: &[Value], at: &str) -> Result<Map<String, Value>, Fault> {
+fn union(
+    around: &Map<String, Value>,
+    branches: &[Value],
+    at: &str,
+) -> Result<Map<String, Value>, ProfileFault> {
     let null = json!("null");
     let some: Vec<&Value> = branches.iter().filter(|branch| branch.get("type") != Some(&null)).collect();
     let mut rendered = Vec::new();
@@ -109,9 +113,9 @@ fn union(around: &Map<String, Value>, branches: &[Value], at: &str) -> Result<Ma
     Ok(merged)
 }
 
-fn merge(mut branches: Vec<Map<String, Value>>, at: &str) -> Result<Map<String, Value>, Fault> {
+fn merge(mut branches: Vec<Map<String, Value>>, at: &str) -> Result<Map<String, Value>, ProfileFault> {
     let Some(first) = branches.first() else {
-        return Err(Fault::at(at, ANYTHING));
+        return Err(ProfileFault::at(at, ANYTHING));
     };
     if branches.iter().all(|branch| branch == first) {
         return Ok(branches.swap_remove(0));
@@ -129,7 +133,7 @@ fn merge(mut branches: Vec<Map<String, Value>>, at: &str) -> Result<Map<String, 
     } else if all(&["integer", "number"]) {
         Ok(Map::from_iter([("type".to_owned(), json!("number"))]))
     } else {
-        Err(Fault::at(at, UNION))
+        Err(ProfileFault::at(at, UNION))
     }
 }
 
@@ -154,7 +158,7 @@ fn strings(branches: &[Map<String, Value>]) -> Map<String, Value> {
 
 /// Merges objects: the properties of all, required if required in all, and a description of which go
 /// together.
-fn objects(branches: &[Map<String, Value>], at: &str) -> Result<Map<String, Value>, Fault> {
+fn objects(branches: &[Map<String, Value>], at: &str) -> Result<Map<String, Value>, ProfileFault> {
     let mut properties: Map<String, Value> = Map::new();
     let mut forms = Vec::new();
     for branch in branches {

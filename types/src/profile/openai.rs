@@ -2,18 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ANYTHING, Fault, MAP, below, items_of_any_place, notes, says_nothing};
+use super::{ANYTHING, MAP, ProfileFault, below, items_of_any_place, notes, says_nothing};
 
-pub(super) fn render(root: &Value) -> Result<Value, Fault> {
+pub(super) fn render(root: &Value) -> Result<Value, ProfileFault> {
     schema(root, "")
 }
 
-fn schema(value: &Value, at: &str) -> Result<Value, Fault> {
+fn schema(value: &Value, at: &str) -> Result<Value, ProfileFault> {
     if says_nothing(value) {
-        return Err(Fault::at(at, ANYTHING));
+        return Err(ProfileFault::at(at, ANYTHING));
     }
     let Some(map) = value.as_object() else {
-        return Err(Fault::at(at, "a schema that allows nothing"));
+        return Err(ProfileFault::at(at, "a schema that allows nothing"));
     };
     // A reference has no sibling keywords.
     if let Some(target) = map.get("$ref") {
@@ -41,12 +41,12 @@ fn schema(value: &Value, at: &str) -> Result<Value, Fault> {
     Ok(Value::Object(map))
 }
 
-fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
+fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
     if map.get("additionalProperties").is_some_and(|extra| extra != &Value::Bool(false)) {
-        return Err(Fault::at(at, MAP));
+        return Err(ProfileFault::at(at, MAP));
     }
     let Some(Value::Object(properties)) = map.get("properties").cloned() else {
-        return Err(Fault::at(at, MAP));
+        return Err(ProfileFault::at(at, MAP));
     };
     let mut required: Vec<Value> = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let mut strict = Map::new();

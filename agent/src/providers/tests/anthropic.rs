@@ -77,7 +77,7 @@ async fn a_conversation_is_sent_as_the_protocol_has_it() {
 }
 
 #[tokio::test]
-async fn what_the_protocol_has_no_place_for_is_left_out() {
+async fn content_that_the_protocol_lacks_is_left_out() {
     let server = Server::start([whole(&[], "end_turn")]).await;
     let mut empty = Message::tool_failure("a", &portcullis_types::ToolError::invalid_arguments("x"));
     empty.content.clear();

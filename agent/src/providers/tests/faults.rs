@@ -171,7 +171,7 @@ async fn a_key_that_a_server_echoes_is_in_no_error() {
 }
 
 #[tokio::test]
-async fn what_is_no_stream_of_events_is_no_answer() {
+async fn unexpected_media_type_is_a_malformed_answer() {
     for wire in WIRES {
         let whole = (wire.unstreamed)().to_string();
         let other = if wire.media_type() == "text/event-stream" {

@@ -119,7 +119,7 @@ async fn an_answer_comes_in_its_pieces() {
 }
 
 #[tokio::test]
-async fn what_the_provider_withholds_is_said() {
+async fn withheld_answer_ends_with_its_stop_reason() {
     let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
     for (event, reason) in [
         (blocked, StopReason::ContentFilter),

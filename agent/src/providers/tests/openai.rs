@@ -1,7 +1,7 @@
 //! Chat completions, as OpenAI and most servers speak them.
 
 use super::{
-    super::wire::{self, Turn},
+    super::wire::{self, WireRequest},
     *,
 };
 use crate::{StopReason, StrictTools, Usage};
@@ -100,7 +100,7 @@ async fn tools_are_strict_if_settings_and_schema_allow_it() {
 fn openai_itself_is_told_the_limit_in_its_own_word() {
     let asked = whole_conversation();
     let body = |official| -> Value {
-        let turn = Turn { model: "m", request: &asked, strict: official, official };
+        let turn = WireRequest { model: "m", request: &asked, strict: official, official };
         let body = wire::body(ProviderKind::OpenAi, turn).expect("a body");
         serde_json::from_slice(&body).expect("JSON")
     };

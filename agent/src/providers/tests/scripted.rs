@@ -117,7 +117,7 @@ fn a_wrong_script_is_refused_at_its_line() {
 }
 
 #[tokio::test]
-async fn what_a_provider_sent_once_is_said_again() {
+async fn recorded_provider_answer_is_replayed() {
     let openai = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     let ollama = "{\"message\":{\"content\":\"b\"},\"done\":true,\"done_reason\":\"stop\"}";
     let half = "data: {\"choices\":[{\"delta\":{\"content\":\"c\"}}]}\n\n";

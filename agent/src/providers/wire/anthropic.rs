@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    Turn,
-    history::{self, Calls},
+    WireRequest,
+    history::{self, CallHistory},
 };
 use crate::{ProviderError, ProviderErrorKind};
 
@@ -21,8 +21,8 @@ const DEFAULT_MAX_TOKENS: u32 = 8192;
 /// Replaces an empty user message: the API refuses a conversation without any user message.
 const EMPTY_MESSAGE: &str = "[empty message]";
 
-pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
-    let body = Body {
+pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
+    let body = MessagesRequest {
         model: turn.model,
         max_tokens: turn.request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
         stream: true,
@@ -40,7 +40,7 @@ pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
 /// Groups the messages into user and assistant turns. The API requires all results of a turn in one message,
 /// before any other content of that user message.
 fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderError> {
-    let mut calls = Calls::default();
+    let mut calls = CallHistory::default();
     let mut turns: Vec<InputMessage<'_>> = Vec::new();
     for message in messages {
         let (role, content) = match message.role {
@@ -48,7 +48,7 @@ fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderE
             MessageRole::User => {
                 let mut content = shown(message);
                 if content.is_empty() {
-                    content.push(Block::Text { text: EMPTY_MESSAGE.into() });
+                    content.push(ContentBlockParam::Text { text: EMPTY_MESSAGE.into() });
                 }
                 ("user", content)
             }
@@ -56,14 +56,21 @@ fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderE
                 let mut content = shown(message);
                 content.extend(message.tool_calls.iter().map(|call| {
                     let on_wire = calls.asked(call);
-                    Block::ToolUse { id: on_wire.id, name: on_wire.name, input: history::arguments(call) }
+                    ContentBlockParam::ToolUse {
+                        id: on_wire.id,
+                        name: on_wire.name,
+                        input: history::arguments(call),
+                    }
                 }));
                 ("assistant", content)
             }
             MessageRole::Tool => {
                 let tool_use_id = calls.answered(message)?.id;
-                let result =
-                    Block::ToolResult { tool_use_id, content: shown(message), is_error: message.is_error };
+                let result = ContentBlockParam::ToolResult {
+                    tool_use_id,
+                    content: shown(message),
+                    is_error: message.is_error,
+                };
                 ("user", vec![result])
             }
         };
@@ -76,16 +83,16 @@ fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderE
     Ok(turns)
 }
 
-fn shown(message: &Message) -> Vec<Block<'_>> {
+fn shown(message: &Message) -> Vec<ContentBlockParam<'_>> {
     let takes = |mime: &str| matches!(mime, "image/jpeg" | "image/png" | "image/gif" | "image/webp");
     history::blocks(&message.content, takes)
         .into_iter()
-        .filter(|block| !matches!(block, history::Block::Text(text) if is_blank(text)))
+        .filter(|block| !matches!(block, history::HistoryBlock::Text(text) if is_blank(text)))
         .map(|block| match block {
-            history::Block::Text(text) => Block::Text { text },
-            history::Block::Image { data, mime_type } => {
-                Block::Image { source: Source { kind: "base64", media_type: mime_type, data } }
-            }
+            history::HistoryBlock::Text(text) => ContentBlockParam::Text { text },
+            history::HistoryBlock::Image { data, mime_type } => ContentBlockParam::Image {
+                source: ImageSource { kind: "base64", media_type: mime_type, data },
+            },
         })
         .collect()
 }
@@ -97,9 +104,9 @@ fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}'))
 }
 
-fn declared(tool: &FunctionDecl, strict: bool) -> Tool<'_> {
+fn declared(tool: &FunctionDecl, strict: bool) -> ToolDefinition<'_> {
     let rendered = history::schema(tool, strict.then_some(SchemaProfile::Anthropic));
-    Tool {
+    ToolDefinition {
         name: &tool.name,
         description: tool.description.as_deref(),
         strict: rendered.is_some(),
@@ -109,7 +116,7 @@ fn declared(tool: &FunctionDecl, strict: bool) -> Tool<'_> {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct MessagesRequest<'a> {
     model: &'a str,
     max_tokens: u32,
     stream: bool,
@@ -117,7 +124,7 @@ struct Body<'a> {
     system: Option<String>,
     messages: Vec<InputMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<ToolDefinition<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
 }
@@ -125,17 +132,17 @@ struct Body<'a> {
 #[derive(Serialize)]
 struct InputMessage<'a> {
     role: &'static str,
-    content: Vec<Block<'a>>,
+    content: Vec<ContentBlockParam<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block<'a> {
+enum ContentBlockParam<'a> {
     Text {
         text: Cow<'a, str>,
     },
     Image {
-        source: Source<'a>,
+        source: ImageSource<'a>,
     },
     ToolUse {
         id: String,
@@ -145,14 +152,14 @@ enum Block<'a> {
     ToolResult {
         tool_use_id: String,
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        content: Vec<Block<'a>>,
+        content: Vec<ContentBlockParam<'a>>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
 }
 
 #[derive(Serialize)]
-struct Source<'a> {
+struct ImageSource<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     media_type: &'a str,
@@ -160,7 +167,7 @@ struct Source<'a> {
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct ToolDefinition<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,

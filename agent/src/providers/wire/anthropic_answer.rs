@@ -3,23 +3,23 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Progress, ReadFault, Reader, event, reason, say, with_calls};
+use super::{AnswerReader, Progress, ReadFault, event, reason, say, with_calls};
 use crate::{Delta, StopReason, ToolCallDelta, Usage};
 
 /// Reader state of one answer.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct MessagesReader {
     stop: Option<StopReason>,
     usage: Usage,
-    asked: bool,
+    has_calls: bool,
     /// The initial arguments of the last call: some servers send them whole. Kept until pieces of them come,
     /// or the call or the answer ends.
     begun: Option<(u64, Box<RawValue>)>,
 }
 
-impl Reader for Answer {
+impl AnswerReader for MessagesReader {
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
-        let event: Event = event(data)?;
+        let event: MessageStreamEvent = event(data)?;
         let index = event.index.unwrap_or(0);
         match event.kind.as_str() {
             "message_start" => self.count(event.message.and_then(|message| message.usage), out),
@@ -45,11 +45,11 @@ impl Reader for Answer {
     }
 
     fn stop(&self) -> Option<StopReason> {
-        self.stop.clone().map(|stop| with_calls(stop, self.asked))
+        self.stop.clone().map(|stop| with_calls(stop, self.has_calls))
     }
 }
 
-impl Answer {
+impl MessagesReader {
     fn block(&mut self, index: u64, block: Option<ContentBlock>, out: &mut Vec<Delta>) {
         // A new block ends the one before.
         self.keep_begun(out);
@@ -58,7 +58,7 @@ impl Answer {
             "text" => say(out, Delta::Text, block.text),
             "thinking" => say(out, Delta::Thinking, block.thinking),
             "tool_use" => {
-                self.asked = true;
+                self.has_calls = true;
                 if let Some(input) = block.input.filter(|input| !is_empty_object(input)) {
                     self.begun = Some((index, input));
                 }
@@ -73,7 +73,7 @@ impl Answer {
         }
     }
 
-    fn piece(&mut self, index: u64, piece: Piece, out: &mut Vec<Delta>) {
+    fn piece(&mut self, index: u64, piece: EventDelta, out: &mut Vec<Delta>) {
         match piece.kind.as_deref() {
             Some("text_delta") => say(out, Delta::Text, piece.text),
             Some("thinking_delta") => say(out, Delta::Thinking, piece.thinking),
@@ -93,7 +93,7 @@ impl Answer {
     }
 
     /// Updates the token counts. They cover the whole turn so far, and each event has only some of them.
-    fn count(&mut self, count: Option<TokenCount>, out: &mut Vec<Delta>) {
+    fn count(&mut self, count: Option<MessageUsage>, out: &mut Vec<Delta>) {
         let Some(count) = count else { return };
         let input = [count.input_tokens, count.cache_creation_input_tokens, count.cache_read_input_tokens];
         if count.input_tokens.is_some() {
@@ -123,19 +123,19 @@ fn stop(reason: String) -> StopReason {
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct MessageStreamEvent {
     #[serde(rename = "type")]
     kind: String,
     index: Option<u64>,
-    message: Option<Begun>,
+    message: Option<StartedMessage>,
     content_block: Option<ContentBlock>,
-    delta: Option<Piece>,
-    usage: Option<TokenCount>,
+    delta: Option<EventDelta>,
+    usage: Option<MessageUsage>,
 }
 
 #[derive(Deserialize)]
-struct Begun {
-    usage: Option<TokenCount>,
+struct StartedMessage {
+    usage: Option<MessageUsage>,
 }
 
 #[derive(Deserialize)]
@@ -150,7 +150,7 @@ struct ContentBlock {
 }
 
 #[derive(Deserialize, Default)]
-struct Piece {
+struct EventDelta {
     #[serde(rename = "type")]
     kind: Option<String>,
     text: Option<String>,
@@ -160,7 +160,7 @@ struct Piece {
 }
 
 #[derive(Deserialize)]
-struct TokenCount {
+struct MessageUsage {
     input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,

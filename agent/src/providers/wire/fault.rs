@@ -22,7 +22,7 @@ pub(in super::super) struct ReportedError {
 
 /// The error of an event; all other fields are skipped, whatever their size.
 #[derive(Deserialize)]
-struct Event<'a> {
+struct ErrorEvent<'a> {
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -42,7 +42,7 @@ impl ReportedError {
         if !data.trim_start().starts_with('{') || !data.contains("\"error\"") {
             return None;
         }
-        let error = serde_json::from_str::<Event<'_>>(data).ok()?.error?.get();
+        let error = serde_json::from_str::<ErrorEvent<'_>>(data).ok()?.error?.get();
         if error.len() > MAX_READ_BYTES {
             return Some(Self::unread(&error[..error.floor_char_boundary(MAX_READ_BYTES)]));
         }

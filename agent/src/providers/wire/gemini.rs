@@ -8,9 +8,9 @@ use serde_json::{Value, json, value::RawValue};
 use url::Url;
 
 use super::{
-    Progress, ReadFault, Reader, Turn, below, event,
-    history::{self, Block, Calls},
-    listed::{Listed, MAX_CHOICES},
+    AnswerReader, Progress, ReadFault, WireRequest, below, event,
+    history::{self, CallHistory, HistoryBlock},
+    listed::{BoundedList, MAX_CHOICES},
     reason, say, whole_call, with_calls,
 };
 use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
@@ -29,7 +29,7 @@ pub(super) fn endpoint(base: &Url, model: &str) -> Url {
     url
 }
 
-pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     let mut config = json!({});
     if let Some(limit) = turn.request.max_tokens {
         config["maxOutputTokens"] = limit.into();
@@ -38,7 +38,7 @@ pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
         config["temperature"] = temperature.into();
     }
     let tools: Vec<Value> = turn.request.tools.iter().map(declared).collect();
-    let body = Body {
+    let body = GenerateContentRequest {
         system_instruction: history::instructions(&turn.request.messages)
             .map(|text| Content { role: None, parts: vec![Part::text(text.into())] }),
         contents: conversation(&turn)?,
@@ -59,9 +59,9 @@ fn declared(tool: &FunctionDecl) -> Value {
     declared
 }
 
-fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Content<'a>>, ProviderError> {
+fn conversation<'a>(turn: &WireRequest<'a>) -> Result<Vec<Content<'a>>, ProviderError> {
     let signature = (!is_of_old_generation(turn.model)).then_some(NO_SIGNATURE);
-    let mut calls = Calls::default();
+    let mut calls = CallHistory::default();
     let mut turns: Vec<Content<'a>> = Vec::new();
     for message in &turn.request.messages {
         let (role, parts) = match message.role {
@@ -99,7 +99,7 @@ fn is_of_old_generation(model: &str) -> bool {
 }
 
 /// The result of a call, followed by its pictures as separate parts.
-fn answered<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Vec<Part<'a>>, ProviderError> {
+fn answered<'a>(message: &'a Message, calls: &mut CallHistory<'a>) -> Result<Vec<Part<'a>>, ProviderError> {
     let name = calls.answered(message)?.name;
     let (pictures, texts): (Vec<Part<'_>>, Vec<Part<'_>>) =
         shown(message).into_iter().partition(|part| part.inline_data.is_some());
@@ -116,9 +116,9 @@ fn shown(message: &Message) -> Vec<Part<'_>> {
     history::blocks(&message.content, |mime_type| mime_type.starts_with("image/"))
         .into_iter()
         .map(|block| match block {
-            Block::Text(text) => Part::text(text),
-            Block::Image { data, mime_type } => {
-                Part { inline_data: Some(Inline { mime_type, data }), ..Part::default() }
+            HistoryBlock::Text(text) => Part::text(text),
+            HistoryBlock::Image { data, mime_type } => {
+                Part { inline_data: Some(InlineData { mime_type, data }), ..Part::default() }
             }
         })
         .collect()
@@ -126,7 +126,7 @@ fn shown(message: &Message) -> Vec<Part<'_>> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Body<'a> {
+struct GenerateContentRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system_instruction: Option<Content<'a>>,
     contents: Vec<Content<'a>>,
@@ -148,7 +148,7 @@ struct Part<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    inline_data: Option<Inline<'a>>,
+    inline_data: Option<InlineData<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     function_call: Option<FunctionCall>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,7 +165,7 @@ impl<'a> Part<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Inline<'a> {
+struct InlineData<'a> {
     mime_type: &'a str,
     data: &'a str,
 }
@@ -184,15 +184,15 @@ struct FunctionResponse {
 
 /// Reader state of one answer.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct GenerateContentReader {
     stop: Option<StopReason>,
     /// Number of calls so far: each comes whole, and without an index.
     calls: u64,
 }
 
-impl Reader for Answer {
+impl AnswerReader for GenerateContentReader {
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
-        let chunk: Chunk = event(data)?;
+        let chunk: GenerateContentResponse = event(data)?;
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.stop = Some(StopReason::ContentFilter);
         }
@@ -235,16 +235,16 @@ fn stop(reason: String) -> StopReason {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Chunk {
+struct GenerateContentResponse {
     #[serde(default)]
-    candidates: Listed<Candidate, MAX_CHOICES>,
-    prompt_feedback: Option<Feedback>,
-    usage_metadata: Option<TokenCount>,
+    candidates: BoundedList<Candidate, MAX_CHOICES>,
+    prompt_feedback: Option<PromptFeedback>,
+    usage_metadata: Option<UsageMetadata>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Feedback {
+struct PromptFeedback {
     block_reason: Option<String>,
 }
 
@@ -259,7 +259,7 @@ struct Candidate {
 #[derive(Deserialize, Default)]
 struct AnswerContent {
     #[serde(default)]
-    parts: Listed<AnswerPart>,
+    parts: BoundedList<AnswerPart>,
 }
 
 #[derive(Deserialize)]
@@ -267,11 +267,11 @@ struct AnswerContent {
 struct AnswerPart {
     text: Option<String>,
     thought: Option<bool>,
-    function_call: Option<Asked>,
+    function_call: Option<AnswerFunctionCall>,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct AnswerFunctionCall {
     id: Option<String>,
     name: String,
     args: Option<Box<RawValue>>,
@@ -279,7 +279,7 @@ struct Asked {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct TokenCount {
+struct UsageMetadata {
     prompt_token_count: Option<u64>,
     candidates_token_count: Option<u64>,
     thoughts_token_count: Option<u64>,

@@ -28,12 +28,12 @@ pub(super) struct WireCall {
 /// refuses, or the same id again in a later turn. The history must still be sendable, since every later
 /// request contains it.
 #[derive(Debug, Default)]
-pub(super) struct Calls<'a> {
+pub(super) struct CallHistory<'a> {
     used: HashSet<String>,
     open: HashMap<&'a str, VecDeque<WireCall>>,
 }
 
-impl<'a> Calls<'a> {
+impl<'a> CallHistory<'a> {
     /// Assigns an id on the wire to a call of the model.
     pub(super) fn asked(&mut self, call: &'a ToolCall) -> WireCall {
         let mut id = call.id.clone();
@@ -61,7 +61,7 @@ impl<'a> Calls<'a> {
 
 /// A content block as providers distinguish them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Block<'a> {
+pub(super) enum HistoryBlock<'a> {
     /// Text, never empty.
     Text(Cow<'a, str>),
     /// A picture.
@@ -74,14 +74,16 @@ pub(super) enum Block<'a> {
 }
 
 /// Converts a message's content. A note replaces content that the provider cannot take.
-pub(super) fn blocks(content: &[Content], takes_image: impl Fn(&str) -> bool) -> Vec<Block<'_>> {
+pub(super) fn blocks(content: &[Content], takes_image: impl Fn(&str) -> bool) -> Vec<HistoryBlock<'_>> {
     content
         .iter()
         .map(|content| match content {
-            Content::Image { data, mime_type } if takes_image(mime_type) => Block::Image { data, mime_type },
-            other => Block::Text(as_text(other)),
+            Content::Image { data, mime_type } if takes_image(mime_type) => {
+                HistoryBlock::Image { data, mime_type }
+            }
+            other => HistoryBlock::Text(as_text(other)),
         })
-        .filter(|block| !matches!(block, Block::Text(text) if text.is_empty()))
+        .filter(|block| !matches!(block, HistoryBlock::Text(text) if text.is_empty()))
         .collect()
 }
 
@@ -166,7 +168,7 @@ mod tests {
     #[test]
     fn ids_that_a_provider_takes_stay() {
         let asked = call("toolu_01-a", "file_read");
-        let mut calls = Calls::default();
+        let mut calls = CallHistory::default();
         let on_wire = calls.asked(&asked);
         assert_eq!(on_wire, WireCall { id: "toolu_01-a".into(), name: "file_read".into() });
         assert_eq!(calls.answered(&answer("toolu_01-a")).expect("asked"), on_wire);
@@ -176,7 +178,7 @@ mod tests {
     fn every_call_has_an_id_of_its_own_that_its_answer_has_too() {
         let long = "x".repeat(100);
         let asked = ["call_1", "", "a.b", "a.b", "call_1", &long, "call_0"].map(|id| call(id, "t"));
-        let mut calls = Calls::default();
+        let mut calls = CallHistory::default();
         let ids: Vec<String> = asked.iter().map(|call| calls.asked(call).id).collect();
         let distinct: HashSet<&String> = ids.iter().collect();
         assert_eq!(distinct.len(), ids.len(), "{ids:?}");
@@ -189,7 +191,7 @@ mod tests {
     #[test]
     fn an_answer_to_nothing_is_refused() {
         let asked = call("a", "t");
-        let mut calls = Calls::default();
+        let mut calls = CallHistory::default();
         calls.asked(&asked);
         calls.answered(&answer("a")).expect("asked");
         for message in [answer("a"), answer("b"), Message::user("x")] {
@@ -221,11 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_is_noted() {
+    fn unsupported_content_becomes_a_note() {
         let picture = Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
         let content = [Content::text("a"), picture, Content::text("")];
         assert_eq!(text(&content), "a\n[image, image/png, about 3 bytes, not shown]");
         let shown = blocks(&content, |mime| mime == "image/png");
-        assert_eq!(shown, [Block::Text("a".into()), Block::Image { data: "AAAA", mime_type: "image/png" }]);
+        assert_eq!(
+            shown,
+            [HistoryBlock::Text("a".into()), HistoryBlock::Image { data: "AAAA", mime_type: "image/png" }]
+        );
     }
 }

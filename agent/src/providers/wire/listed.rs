@@ -1,4 +1,4 @@
-//! [`Listed`]: a list in an event that is limited while it is parsed.
+//! [`BoundedList`]: a list in an event that is limited while it is parsed.
 
 use std::{fmt, marker::PhantomData};
 
@@ -18,25 +18,25 @@ pub(super) const MAX_CHOICES: usize = 16;
 /// item may take two bytes on the wire and a hundred in memory, so without the limit one event could fill the
 /// memory. Items past the limit are not kept.
 #[derive(Debug)]
-pub(super) struct Listed<T, const MAX: usize = MAX_LISTED_CALLS> {
+pub(super) struct BoundedList<T, const MAX: usize = MAX_LISTED_CALLS> {
     items: Vec<T>,
     has_more: bool,
 }
 
-impl<T, const MAX: usize> Listed<T, MAX> {
+impl<T, const MAX: usize> BoundedList<T, MAX> {
     /// The items, or an error if there were too many.
     pub(super) fn items(self) -> Result<Vec<T>, ReadFault> {
         if self.has_more { Err(ReadFault::TooLarge) } else { Ok(self.items) }
     }
 }
 
-impl<T, const MAX: usize> Default for Listed<T, MAX> {
+impl<T, const MAX: usize> Default for BoundedList<T, MAX> {
     fn default() -> Self {
         Self { items: Vec::new(), has_more: false }
     }
 }
 
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Listed<T, MAX> {
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_option(Items::<T, MAX>(PhantomData))
     }
@@ -45,14 +45,14 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Listed<T, 
 struct Items<T, const MAX: usize>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Items<T, MAX> {
-    type Value = Listed<T, MAX>;
+    type Value = BoundedList<T, MAX>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list or null")
     }
 
     fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(Listed::default())
+        Ok(BoundedList::default())
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -64,14 +64,14 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Items<T, MAX> 
         while items.len() < MAX {
             match list.next_element()? {
                 Some(item) => items.push(item),
-                None => return Ok(Listed { items, has_more: false }),
+                None => return Ok(BoundedList { items, has_more: false }),
             }
         }
         let mut has_more = false;
         while list.next_element::<IgnoredAny>()?.is_some() {
             has_more = true;
         }
-        Ok(Listed { items, has_more })
+        Ok(BoundedList { items, has_more })
     }
 }
 
@@ -79,7 +79,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Items<T, MAX> 
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Listed<u8, MAX_CHOICES>, serde_json::Error> {
+    fn read(text: &str) -> Result<BoundedList<u8, MAX_CHOICES>, serde_json::Error> {
         serde_json::from_str(text)
     }
 
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn value_that_is_no_list_is_refused() {
         for text in ["{}", "5", "\"x\"", "[1", "[\"x\"]"] {
             read(text).expect_err(text);
         }

@@ -36,7 +36,7 @@ pub(super) use fault::{ReportedError, of_status, shown};
 
 /// A request, with the options of its encoding.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Turn<'a> {
+pub(super) struct WireRequest<'a> {
     /// The model that is asked.
     pub(super) model: &'a str,
     /// Messages, tools and limits.
@@ -48,7 +48,7 @@ pub(super) struct Turn<'a> {
 }
 
 /// Reads the events of one answer.
-pub(super) trait Reader: Send + fmt::Debug {
+pub(super) trait AnswerReader: Send + fmt::Debug {
     /// Takes the data of one event.
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault>;
 
@@ -128,7 +128,7 @@ pub(super) fn headers(kind: ProviderKind, key: Option<&ApiKey>) -> HeaderMap {
 }
 
 /// The request's body.
-pub(super) fn body(kind: ProviderKind, turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(kind: ProviderKind, turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     match kind {
         ProviderKind::OpenAi => openai::body(turn),
         ProviderKind::Anthropic => anthropic::body(turn),
@@ -154,12 +154,12 @@ pub(super) fn media_type(kind: ProviderKind) -> &'static str {
 }
 
 /// A reader for one answer.
-pub(super) fn reader(kind: ProviderKind) -> Box<dyn Reader> {
+pub(super) fn reader(kind: ProviderKind) -> Box<dyn AnswerReader> {
     match kind {
-        ProviderKind::OpenAi => Box::<openai::Answer>::default(),
-        ProviderKind::Anthropic => Box::<anthropic_answer::Answer>::default(),
-        ProviderKind::Gemini => Box::<gemini::Answer>::default(),
-        ProviderKind::Ollama => Box::<ollama::Answer>::default(),
+        ProviderKind::OpenAi => Box::<openai::ChatCompletionReader>::default(),
+        ProviderKind::Anthropic => Box::<anthropic_answer::MessagesReader>::default(),
+        ProviderKind::Gemini => Box::<gemini::GenerateContentReader>::default(),
+        ProviderKind::Ollama => Box::<ollama::ChatReader>::default(),
     }
 }
 
@@ -198,8 +198,8 @@ fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Opti
 }
 
 /// Some servers report `stop` for an answer with calls, where others report that the model waits for them.
-fn with_calls(stop: StopReason, asked: bool) -> StopReason {
-    if asked && stop == StopReason::Stop { StopReason::ToolCalls } else { stop }
+fn with_calls(stop: StopReason, has_calls: bool) -> StopReason {
+    if has_calls && stop == StopReason::Stop { StopReason::ToolCalls } else { stop }
 }
 
 fn has_no_path(base: &Url) -> bool {

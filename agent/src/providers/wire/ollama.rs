@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    Progress, ReadFault, Reader, Turn, event,
-    history::{self, Block, Calls},
-    listed::Listed,
+    AnswerReader, Progress, ReadFault, WireRequest, event,
+    history::{self, CallHistory, HistoryBlock},
+    listed::BoundedList,
     reason, say, whole_call, with_calls,
 };
 use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
-pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
-    let mut calls = Calls::default();
+pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
+    let mut calls = CallHistory::default();
     let mut messages = Vec::new();
     for message in &turn.request.messages {
         messages.push(said(message, &mut calls)?);
@@ -26,13 +26,13 @@ pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
         options["temperature"] = temperature.into();
     }
     let tools = turn.request.tools.iter().map(|tool| json!({"type": "function", "function": tool})).collect();
-    let body = Body { model: turn.model, messages, tools, stream: true, options };
+    let body = ChatRequest { model: turn.model, messages, tools, stream: true, options };
     serde_json::to_vec(&body).map_err(|error| {
         ProviderError::new(ProviderErrorKind::Rejected, "the request is not JSON").with_source(error)
     })
 }
 
-fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<ChatMessage<'a>, ProviderError> {
+fn said<'a>(message: &'a Message, calls: &mut CallHistory<'a>) -> Result<ChatMessage<'a>, ProviderError> {
     let (role, takes_images) = match message.role {
         MessageRole::System => ("system", false),
         MessageRole::User => ("user", true),
@@ -43,8 +43,8 @@ fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<ChatMessage<'
     let mut images = Vec::new();
     for block in history::blocks(&message.content, |mime| takes_images && mime.starts_with("image/")) {
         match block {
-            Block::Text(text) => texts.push(text),
-            Block::Image { data, .. } => images.push(data),
+            HistoryBlock::Text(text) => texts.push(text),
+            HistoryBlock::Image { data, .. } => images.push(data),
         }
     }
     let tool_name = match message.role {
@@ -58,7 +58,7 @@ fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<ChatMessage<'
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ChatRequest<'a> {
     model: &'a str,
     messages: Vec<ChatMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -92,15 +92,15 @@ struct Function {
 
 /// Reader state of one answer.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ChatReader {
     stop: Option<StopReason>,
     /// Number of calls so far: each comes whole.
     calls: u64,
 }
 
-impl Reader for Answer {
+impl AnswerReader for ChatReader {
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
-        let chunk: Chunk = event(data)?;
+        let chunk: ChatResponse = event(data)?;
         if let Some(message) = chunk.message {
             say(out, Delta::Thinking, message.thinking);
             say(out, Delta::Text, message.content);
@@ -138,8 +138,8 @@ fn stop(reason: String) -> StopReason {
 }
 
 #[derive(Deserialize)]
-struct Chunk {
-    message: Option<Piece>,
+struct ChatResponse {
+    message: Option<ChatResponseMessage>,
     done: Option<bool>,
     done_reason: Option<String>,
     prompt_eval_count: Option<u64>,
@@ -147,15 +147,15 @@ struct Chunk {
 }
 
 #[derive(Deserialize)]
-struct Piece {
+struct ChatResponseMessage {
     content: Option<String>,
     thinking: Option<String>,
     #[serde(default)]
-    tool_calls: Listed<Asked>,
+    tool_calls: BoundedList<ChatResponseCall>,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct ChatResponseCall {
     id: Option<String>,
     function: Function,
 }

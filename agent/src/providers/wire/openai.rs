@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    Progress, ReadFault, Reader, Turn, event,
-    history::{self, Block, Calls},
-    listed::{Listed, MAX_CHOICES},
+    AnswerReader, Progress, ReadFault, WireRequest, event,
+    history::{self, CallHistory, HistoryBlock},
+    listed::{BoundedList, MAX_CHOICES},
     reason, say, with_calls,
 };
 use crate::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
@@ -15,8 +15,8 @@ use crate::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
 /// The marker after the last event.
 const DONE: &str = "[DONE]";
 
-pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
-    let mut calls = Calls::default();
+pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
+    let mut calls = CallHistory::default();
     let mut messages = Vec::new();
     for message in &turn.request.messages {
         messages.extend(said(message, &mut calls)?);
@@ -58,7 +58,7 @@ fn declared(tool: &FunctionDecl, strict: bool) -> Value {
     json!({"type": "function", "function": function})
 }
 
-fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Option<Value>, ProviderError> {
+fn said<'a>(message: &'a Message, calls: &mut CallHistory<'a>) -> Result<Option<Value>, ProviderError> {
     Ok(match message.role {
         MessageRole::System => Some(json!({"role": "system", "content": history::text(&message.content)})),
         MessageRole::User => Some(json!({"role": "user", "content": content(message)})),
@@ -95,12 +95,12 @@ fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Option<Value>
 /// A user message: plain text if it holds nothing else, since some servers accept only that.
 fn content(message: &Message) -> Value {
     let blocks = history::blocks(&message.content, |mime_type| mime_type.starts_with("image/"));
-    if blocks.iter().all(|block| matches!(block, Block::Text(_))) {
+    if blocks.iter().all(|block| matches!(block, HistoryBlock::Text(_))) {
         return history::text(&message.content).into();
     }
-    let part = |block: &Block<'_>| match block {
-        Block::Text(text) => json!({"type": "text", "text": text}),
-        Block::Image { data, mime_type } => {
+    let part = |block: &HistoryBlock<'_>| match block {
+        HistoryBlock::Text(text) => json!({"type": "text", "text": text}),
+        HistoryBlock::Image { data, mime_type } => {
             json!({"type": "image_url", "image_url": {"url": format!("data:{mime_type};base64,{data}")}})
         }
     };
@@ -109,18 +109,18 @@ fn content(message: &Message) -> Value {
 
 /// Reader state of one answer.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ChatCompletionReader {
     stop: Option<StopReason>,
     /// Index of the last call, for servers that send no index.
     last: Option<u64>,
 }
 
-impl Reader for Answer {
+impl AnswerReader for ChatCompletionReader {
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
         if data.trim() == DONE {
             return Ok(Progress::Over);
         }
-        let chunk: Chunk = event(data)?;
+        let chunk: ChatCompletionChunk = event(data)?;
         let choices = chunk.choices.items()?.into_iter();
         for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
             let piece = choice.delta.unwrap_or_default();
@@ -148,8 +148,8 @@ impl Reader for Answer {
     }
 }
 
-impl Answer {
-    fn call(&mut self, piece: CallPiece) -> Result<ToolCallDelta, ReadFault> {
+impl ChatCompletionReader {
+    fn call(&mut self, piece: ChoiceDeltaToolCall) -> Result<ToolCallDelta, ReadFault> {
         let id = piece.id.filter(|id| !id.is_empty());
         // Some servers send no index. There, a new id starts a new call.
         let index = match (piece.index, self.last) {
@@ -189,21 +189,21 @@ fn stop(reason: String) -> StopReason {
 }
 
 #[derive(Deserialize)]
-struct Chunk {
+struct ChatCompletionChunk {
     #[serde(default)]
-    choices: Listed<Choice, MAX_CHOICES>,
-    usage: Option<TokenCount>,
+    choices: BoundedList<ChunkChoice, MAX_CHOICES>,
+    usage: Option<CompletionUsage>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct ChunkChoice {
     index: Option<u64>,
-    delta: Option<Piece>,
+    delta: Option<ChoiceDelta>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
-struct Piece {
+struct ChoiceDelta {
     content: Option<String>,
     refusal: Option<String>,
     /// Used by DeepSeek, vLLM, llama.cpp.
@@ -211,24 +211,24 @@ struct Piece {
     /// Used by gateways.
     reasoning: Option<String>,
     #[serde(default)]
-    tool_calls: Listed<CallPiece>,
+    tool_calls: BoundedList<ChoiceDeltaToolCall>,
 }
 
 #[derive(Deserialize)]
-struct CallPiece {
+struct ChoiceDeltaToolCall {
     index: Option<u64>,
     id: Option<String>,
-    function: Option<FunctionPiece>,
+    function: Option<ChoiceDeltaFunction>,
 }
 
 #[derive(Deserialize, Default)]
-struct FunctionPiece {
+struct ChoiceDeltaFunction {
     name: Option<String>,
     arguments: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
-struct TokenCount {
+struct CompletionUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
 }

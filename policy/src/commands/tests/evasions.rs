@@ -29,7 +29,7 @@ fn check_passed(rules: &CommandRules, commands: &[&str]) {
 }
 
 #[test]
-fn nothing_that_runs_another_program_hides_it() {
+fn wrapper_program_does_not_hide_the_wrapped_one() {
     check_denied(
         &deny(&["curl"]),
         &[
@@ -131,7 +131,7 @@ fn nothing_that_runs_another_program_hides_it() {
 }
 
 #[test]
-fn what_a_shell_would_read_from_elsewhere_is_refused() {
+fn script_from_input_or_file_is_refused() {
     check_refused(
         &deny(&["curl"]),
         &[
@@ -216,7 +216,7 @@ fn a_name_that_is_made_while_it_runs_is_refused() {
 }
 
 #[test]
-fn what_bash_runs_later_or_unasked_is_refused() {
+fn deferred_or_implicit_execution_is_refused() {
     check_refused(
         &deny(&["curl"]),
         &[
@@ -273,7 +273,7 @@ fn what_bash_runs_later_or_unasked_is_refused() {
 }
 
 #[test]
-fn what_is_everyday_work_is_not_refused() {
+fn everyday_command_is_not_refused() {
     check_passed(
         &deny(&["curl", "rm -rf", "git push"]),
         &[

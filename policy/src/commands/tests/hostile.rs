@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_put_together_is_judged_in_time(pieces in prop::collection::vec(some_piece(), 0..40)) {
+    fn generated_command_is_judged_in_time(pieces in prop::collection::vec(some_piece(), 0..40)) {
         let command = pieces.concat();
         let _ = judged_in_time(&deny(&["curl", "rm -rf *"]), &command);
         let _ = judged_in_time(&allow(&["a", "env"]), &command);

@@ -149,7 +149,7 @@ fn no_tool_but_the_hosts_own_runs_commands_whatever_it_declares() {
 }
 
 #[test]
-fn where_there_is_no_shell_the_denial_says_what_would_give_one() {
+fn denial_without_a_shell_says_how_to_grant_one() {
     check_denied(
         "",
         "ls",

@@ -87,7 +87,7 @@ fn the_limit_of_all_calls_lowers_the_time_of_commands() {
 }
 
 #[test]
-fn what_would_widen_the_shell_is_refused() {
+fn widening_shell_overlay_is_refused() {
     let widens = |after: &str, before: &str| {
         format!("`{after}` would widen the operator's `{before}`; this section may only take away")
     };

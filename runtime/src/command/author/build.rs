@@ -9,7 +9,7 @@ use std::{
 
 use portcullis_tools::{RegisteredTool, sandbox::MAX_MODULE_BYTES};
 
-use super::cargo::Package;
+use super::cargo::ToolCrate;
 use crate::{
     cli::{Build, Common},
     error::{AuthorError, CliError},
@@ -19,7 +19,7 @@ use crate::{
 
 /// Builds and loads the module, and shows it.
 pub(crate) fn run(common: &Common, options: &Build) -> Result<ExitCode, CliError> {
-    let modules = Package::find(&options.package.dir)?.modules()?;
+    let modules = ToolCrate::find(&options.package.dir)?.modules()?;
     let mut shown = String::new();
     for module in &modules {
         let size = size(module)?;
@@ -46,7 +46,7 @@ pub(crate) fn run(common: &Common, options: &Build) -> Result<ExitCode, CliError
     shown.push_str("imports  nothing but what guests get\n\n");
     let tools = registry.tools();
     let rows = tools.iter().filter(|tool| is_of(tool, &modules)).map(|tool| {
-        let declared = tool.declared().map(portcullis_tools::modules::Declared::facts);
+        let declared = tool.declared().map(portcullis_tools::modules::DeclarationFacts::facts);
         let fact = |name| declared.and_then(|facts| facts.get(name)).cloned().unwrap_or_default();
         [tool.decl().name.clone(), fact("tier"), fact("timeout"), fact("roles"), fact("profile")]
     });

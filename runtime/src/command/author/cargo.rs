@@ -23,7 +23,7 @@ const TARGET: &str = "wasm32-wasip1";
 
 /// A tool's crate, as cargo sees it.
 #[derive(Debug)]
-pub(crate) struct Package {
+pub(crate) struct ToolCrate {
     folder: PathBuf,
     programs: Vec<String>,
     /// The source files that should contain their `fn main`.
@@ -60,7 +60,7 @@ struct TargetMetadata {
     kind: Vec<String>,
 }
 
-impl Package {
+impl ToolCrate {
     /// Finds the crate of a folder. Writes its lock file if there is none.
     pub(crate) fn find(folder: &Path) -> Result<Self, AuthorError> {
         let no_crate = || AuthorError::NoCrate { path: folder.to_owned() };

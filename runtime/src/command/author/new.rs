@@ -13,7 +13,7 @@ use std::{
 use portcullis_tools::modules::shipped_name_like;
 use portcullis_types::ToolName;
 
-use self::names::Names;
+use self::names::TemplateNames;
 use crate::{
     atomic_dir,
     cli::New,
@@ -22,7 +22,7 @@ use crate::{
     setup,
 };
 
-/// The files of the crate, each with its path in it. [`Names`] are filled into their text.
+/// The files of the crate, each with its path in it. [`TemplateNames`] are filled into their text.
 const TEMPLATE: [(&str, &str); 6] = [
     ("Cargo.toml", include_str!("new/template/Cargo.toml")),
     ("src/main.rs", include_str!("new/template/src/main.rs")),
@@ -45,14 +45,14 @@ pub(crate) fn run(options: &New) -> Result<ExitCode, CliError> {
     }
     let folder = setup::real_path(&wanted).map_err(failed)?;
     let sdk = sdk::find(options.sdk.as_deref(), &folder)?;
-    let names = Names::of(&name, &sdk::seen_from(&folder, &sdk)?);
+    let names = TemplateNames::of(&name, &sdk::seen_from(&folder, &sdk)?);
     atomic_dir::folder(&folder, 0o755, |unfinished| fill(unfinished, &names, &sdk)).map_err(|error| {
         match error {
-            Unmade::Author(error) => error,
-            Unmade::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+            NewCrateError::Author(error) => error,
+            NewCrateError::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => {
                 AuthorError::Exists { path: wanted.clone() }
             }
-            Unmade::Io(source) => AuthorError::Make { path: wanted.clone(), source },
+            NewCrateError::Io(source) => AuthorError::Make { path: wanted.clone(), source },
         }
     })?;
     stream::answer(&format!(
@@ -64,7 +64,7 @@ pub(crate) fn run(options: &New) -> Result<ExitCode, CliError> {
 }
 
 /// Writes the crate's files, and lets cargo make the lock file.
-fn fill(folder: &Path, names: &Names, sdk: &Path) -> Result<(), Unmade> {
+fn fill(folder: &Path, names: &TemplateNames, sdk: &Path) -> Result<(), NewCrateError> {
     for (path, text) in TEMPLATE {
         let path = folder.join(path);
         if let Some(parent) = path.parent() {
@@ -77,18 +77,18 @@ fn fill(folder: &Path, names: &Names, sdk: &Path) -> Result<(), Unmade> {
 
 /// Why the crate was not made; its incomplete folder is removed.
 #[derive(Debug)]
-enum Unmade {
+enum NewCrateError {
     Author(AuthorError),
     Io(io::Error),
 }
 
-impl From<AuthorError> for Unmade {
+impl From<AuthorError> for NewCrateError {
     fn from(error: AuthorError) -> Self {
         Self::Author(error)
     }
 }
 
-impl From<io::Error> for Unmade {
+impl From<io::Error> for NewCrateError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn every_place_of_the_template_is_filled_in() {
         let name = ToolName::parse("3d-type").expect("a name");
-        let names = Names::of(&name, "/the/sdk");
+        let names = TemplateNames::of(&name, "/the/sdk");
         for (path, text) in TEMPLATE {
             let filled = names.fill(text);
             assert!(!filled.contains("TEMPLATE"), "{path}: {filled}");

@@ -4,7 +4,7 @@ use std::{env, ffi::OsString, path::Path, process::ExitCode};
 
 use portcullis_tools::audit;
 
-use super::cargo::Package;
+use super::cargo::ToolCrate;
 use crate::{
     cli::{Common, Test},
     error::{AuthorError, CliError},
@@ -22,7 +22,7 @@ const FOLDER: &str = "portcullis-test";
 
 /// Builds the modules and runs the tests.
 pub(crate) fn run(_common: &Common, options: &Test) -> Result<ExitCode, CliError> {
-    let package = Package::find(&options.package.dir)?;
+    let package = ToolCrate::find(&options.package.dir)?;
     let modules = package.modules()?;
     let state = package.target().join(FOLDER);
     let started = |source| CliError::Start { source };

@@ -11,8 +11,8 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use portcullis_tools::{Caller, PolicyFiles, ToolCall, ToolRegistry, new_call, shell::ShellPlace};
 use portcullis_types::RunnerBootstrapEnvelope;
 
-use self::{explain::Refusal, report::Attempt};
-use super::{build::is_of, cargo::Package};
+use self::{explain::RefusalDetails, report::TriedCall};
+use super::{build::is_of, cargo::ToolCrate};
 use crate::{
     cli::{Common, Try},
     command::{
@@ -29,7 +29,7 @@ const RUN: &str = "try";
 
 /// Builds stale modules, makes the call and shows it.
 pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
-    let package = Package::find(&options.package.dir)?;
+    let package = ToolCrate::find(&options.package.dir)?;
     let mut envelope = setup::envelope(common)?;
     if options.native {
         return native::run(&package, &envelope, &options);
@@ -63,7 +63,7 @@ fn make(
     call: ToolCall,
     caller: &Caller,
     said: &Diagnostics,
-) -> Result<Attempt, CliError> {
+) -> Result<TriedCall, CliError> {
     let runtime = setup::runtime()?;
     let attempt = runtime.block_on(async {
         let registry = setup::registry_under(envelope, granted, ShellPlace::Nowhere).await?;
@@ -71,9 +71,9 @@ fn make(
         let name = call.tool.clone();
         let result = call::hinted(registry.execute_with_policy(call, caller).await);
         let tool = own_tool(&registry, &name, &envelope.modules)?;
-        let grant = report::Grant::of(&registry, &tool);
-        let refusal = Refusal::of(&registry, files, envelope.sandbox_tier, &tool, &result);
-        Ok(Attempt { result, grant: Some(grant), refusal, said: said.text() })
+        let grant = report::GrantReport::of(&registry, &tool);
+        let refusal = RefusalDetails::of(&registry, files, envelope.sandbox_tier, &tool, &result);
+        Ok(TriedCall { result, grant: Some(grant), refusal, said: said.text() })
     });
     runtime.shutdown_background();
     attempt

@@ -13,7 +13,7 @@ use portcullis_tools::{
 use portcullis_types::async_trait;
 
 use super::{
-    agent::{self, Conversation},
+    agent::{self, AgentPrompt},
     audit as rows, doctor,
     interrupts::INTERRUPTED,
 };
@@ -53,7 +53,7 @@ pub(crate) fn run(common: &Common, options: &Demo) -> Result<ExitCode, CliError>
     let mut caller = Caller::new(AGENT, AGENT);
     caller.approver = Some(Arc::new(Person { live: Arc::clone(&live) }));
     let (config, prompt) = (AgentConfig::new(AGENT), PROMPT.to_owned());
-    let conversation = Conversation { config, provider: script, caller, prompt };
+    let conversation = AgentPrompt { config, provider: script, caller, prompt };
     let ended = agent::hold(envelope, sidecar::place(&scene.common), conversation, move |event| {
         live.show(event);
         Ok(())

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use portcullis_tools::confine::LayerStatus;
 
-use super::{Attempt, Findings, LinkFinding, ShellFinding};
+use super::{Findings, LinkFinding, ProvenAttempt, ShellFinding};
 use crate::output::text;
 
 /// All findings.
@@ -152,7 +152,7 @@ fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {
         let reason = if layer.reason.is_empty() { String::new() } else { format!(": {}", layer.reason) };
         let line = format!("{}{reason}", layer.status);
         writeln!(out, "  {:<12} {}", text::inline(&layer.layer), text::inline(&line))?;
-        for Attempt { attempt, before, after } in &layer.evidence {
+        for ProvenAttempt { attempt, before, after } in &layer.evidence {
             let line = format!("{attempt:<48} {}", met(before, after));
             writeln!(out, "    {}", text::inline(&line))?;
         }

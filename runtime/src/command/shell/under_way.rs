@@ -14,17 +14,17 @@ pub(super) const PROMPT: &str = "portcullis$ ";
 
 /// The current state, shared with the thread that handles interrupts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct UnderWay(Arc<Mutex<State>>);
+pub(super) struct UnderWay(Arc<Mutex<UnderWayState>>);
 
 #[derive(Debug, Default)]
-struct State {
-    doing: Doing,
+struct UnderWayState {
+    doing: ShellActivity,
     /// Whether the system has asked to end, so that no command follows.
     is_over: bool,
 }
 
 #[derive(Debug, Default)]
-enum Doing {
+enum ShellActivity {
     /// Nothing that needs cleaning up.
     #[default]
     Nothing,
@@ -37,22 +37,22 @@ enum Doing {
 impl UnderWay {
     /// Goes on to the next command, with a prompt if `is_asked_for`; `false` if none must follow.
     pub(super) fn next(&self, is_asked_for: bool) -> bool {
-        self.goes_on_to(if is_asked_for { Doing::Asking } else { Doing::Nothing })
+        self.goes_on_to(if is_asked_for { ShellActivity::Asking } else { ShellActivity::Nothing })
     }
 
     /// Starts a command, and returns the token that cancels it; none if it must not run.
     pub(super) fn command(&self) -> Option<CancellationToken> {
         let cancel = CancellationToken::new();
-        self.goes_on_to(Doing::Command(cancel.clone())).then_some(cancel)
+        self.goes_on_to(ShellActivity::Command(cancel.clone())).then_some(cancel)
     }
 
-    fn goes_on_to(&self, doing: Doing) -> bool {
+    fn goes_on_to(&self, doing: ShellActivity) -> bool {
         let mut state = self.state();
         state.doing = doing;
         !state.is_over
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, UnderWayState> {
         // Every change is complete in itself, so a poisoned lock is safe to use.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,9 +66,9 @@ impl Interruptible for UnderWay {
             let mut state = self.state();
             state.is_over |= interrupt == Interrupt::Terminate;
             match &state.doing {
-                Doing::Command(cancel) => return cancel.interrupt(interrupt),
-                Doing::Asking => interrupt == Interrupt::CtrlC,
-                Doing::Nothing => false,
+                ShellActivity::Command(cancel) => return cancel.interrupt(interrupt),
+                ShellActivity::Asking => interrupt == Interrupt::CtrlC,
+                ShellActivity::Nothing => false,
             }
         };
         // Print without the lock: a terminal may block.
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_nothing_is_not_waited_for() {
+    fn idle_shell_is_not_waited_for_on_interrupt() {
         let under_way = UnderWay::default();
         assert!(!under_way.interrupt(Interrupt::CtrlC), "it starts");
         under_way.next(false);

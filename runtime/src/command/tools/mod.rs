@@ -19,7 +19,7 @@ use crate::{
     setup, sidecar,
 };
 
-pub(crate) use shell::Shell;
+pub(crate) use shell::ShellState;
 
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError> {
@@ -134,7 +134,7 @@ struct Facts<'a> {
     unavailable: Option<&'a str>,
     approval: Approval,
     profile: String,
-    mounts: Vec<Mount<'a>>,
+    mounts: Vec<MountFacts<'a>>,
     timeout_ms: u64,
     memory_bytes: Option<u64>,
     max_output_bytes: u64,
@@ -149,7 +149,7 @@ struct Facts<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Mount<'a> {
+struct MountFacts<'a> {
     name: &'a str,
     access: portcullis_types::Access,
 }
@@ -179,7 +179,7 @@ impl<'a> Facts<'a> {
                 .policy()
                 .mounts_of(&assigned.profile)
                 .iter()
-                .map(|mount| Mount { name: mount.name.as_str(), access: mount.access })
+                .map(|mount| MountFacts { name: mount.name.as_str(), access: mount.access })
                 .collect(),
             timeout_ms: u64::try_from(assigned.timeout.as_millis()).unwrap_or(u64::MAX),
             // A native tool has no memory limit.
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_known_of_a_tool_is_one_object() {
+    fn tool_listing_is_one_json_object() {
         let (_state, registry) = registry("");
         let tool = &registry.get("echo").expect("shipped");
         let facts = serde_json::to_string_pretty(&Facts::of(&registry, tool)).expect("encodes");

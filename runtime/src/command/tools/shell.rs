@@ -11,7 +11,7 @@ use crate::output::text;
 
 /// The state of a registry's shell.
 #[derive(Debug)]
-pub(crate) enum Shell {
+pub(crate) enum ShellState {
     /// No tool runs commands.
     Off(String),
     /// The sidecar's report of this moment.
@@ -20,7 +20,7 @@ pub(crate) enum Shell {
     Lost(SidecarError),
 }
 
-impl Shell {
+impl ShellState {
     /// Asks the sidecar, and starts it first if it is ours.
     pub(crate) async fn meet(registry: &ToolRegistry) -> Self {
         let tool = registry.get(SHELL_EXEC);
@@ -44,12 +44,12 @@ impl Shell {
 pub(super) async fn of(registry: &ToolRegistry) -> String {
     let mut out = String::from("\nshell\n");
     // Writing to a string cannot fail.
-    let _ = match Shell::meet(registry).await {
-        Shell::Off(reason) => writeln!(out, "  off: {}", text::inline(&reason)),
-        Shell::Lost(error) => {
+    let _ = match ShellState::meet(registry).await {
+        ShellState::Off(reason) => writeln!(out, "  off: {}", text::inline(&reason)),
+        ShellState::Lost(error) => {
             writeln!(out, "  not to be had: {}", text::in_one_line(&portcullis_types::chain(&error)))
         }
-        Shell::On(health) => write_health(&mut out, registry, &health),
+        ShellState::On(health) => write_health(&mut out, registry, &health),
     };
     out
 }

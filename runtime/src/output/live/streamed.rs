@@ -10,13 +10,13 @@ const KEPT_CHARS: usize = 256;
 
 /// The streamed output of a call, as far as it is kept.
 #[derive(Debug, Default)]
-pub(super) struct Streamed {
+pub(super) struct StreamedOutput {
     lines: VecDeque<String>,
     /// Whether the last line is incomplete.
     is_open: bool,
 }
 
-impl Streamed {
+impl StreamedOutput {
     /// Adds a piece, which may begin and end within a line.
     pub(super) fn take(&mut self, shown: &str) {
         for piece in shown.split_inclusive('\n') {
@@ -64,13 +64,13 @@ mod tests {
     /// Checks which lines of a result remain after these pieces.
     #[track_caller]
     fn check(pieces: &[&str], result: &str, left: &[&str]) {
-        let mut streamed = Streamed::default();
+        let mut streamed = StreamedOutput::default();
         pieces.iter().for_each(|piece| streamed.take(piece));
         assert_eq!(streamed.said_of_its_end(result), left, "{pieces:?}");
     }
 
     #[test]
-    fn what_was_not_in_the_stream_is_left_to_say() {
+    fn unstreamed_text_remains_to_be_printed() {
         check(&[], "[exit code: 3]", &["[exit code: 3]"]);
         check(&["one\ntw", "o"], "one\ntwo\n[exit code: 3]", &["[exit code: 3]"]);
         check(&["one\n"], "one\n", &[]);
@@ -92,7 +92,7 @@ mod tests {
     fn long_outputs_are_told_by_what_is_kept_of_them() {
         let line = format!("[{}]", "\u{e4}".repeat(2 * KEPT_CHARS));
         let many = format!("{line}\n").repeat(3 * KEPT_LINES);
-        let mut streamed = Streamed::default();
+        let mut streamed = StreamedOutput::default();
         streamed.take(&many);
         assert!(streamed.lines.len() == KEPT_LINES && streamed.lines[0].chars().count() == KEPT_CHARS);
         assert_eq!(streamed.said_of_its_end(&format!("{line}\n[exit code: 3]")), ["[exit code: 3]"]);

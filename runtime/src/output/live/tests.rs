@@ -32,7 +32,7 @@ enum Reader {
 
 fn live_for(reader: Reader) -> (Live, Screen) {
     let screen = Screen::default();
-    let live = Live::to(Out {
+    let live = Live::to(EventOutput {
         stream: Mutex::new(Box::new(screen.clone())),
         is_terminal: reader != Reader::Program,
         has_colours: reader == Reader::ColouredTerminal,
@@ -123,7 +123,7 @@ fn two_calls_that_stream_in_turns_have_lines_of_their_own() {
 }
 
 #[test]
-fn whatever_comes_between_two_pieces_ends_the_line() {
+fn event_between_two_pieces_ends_the_line() {
     let seen = shown(&[piece("a", "one"), progress("a", "half"), piece("a", "two"), words("So")]);
     assert_eq!(seen, "  │ one\n  · half\n  │ two\nSo");
 }

@@ -47,7 +47,7 @@ async fn a_command_killed_at_its_deadline_ran_once_and_left_nothing() {
 }
 
 #[tokio::test]
-async fn what_one_session_uses_up_another_one_has() {
+async fn sessions_do_not_exhaust_each_other() {
     each("others", async |place| {
         let other = session(&mut place.shell).await;
         let bomb = place.script(
@@ -142,7 +142,7 @@ async fn begin_tree(place: &mut Place) -> Streaming<ExecEvent> {
     stream
 }
 
-async fn nothing_is_left_of_what_ran_once(place: &Place) {
+async fn finished_commands_leave_no_process(place: &Place) {
     soon("nothing is left", || processes_with(&place.mark).is_empty()).await;
     let counter = std::fs::read_to_string(place.world.path("shared/counter")).unwrap();
     assert_eq!(counter, "x\n", "it ran once");
@@ -155,7 +155,7 @@ async fn a_daemon_that_is_killed_leaves_no_process_of_its_commands() {
         place.daemon.child.kill().unwrap();
         let error = finish(stream).await.unwrap_err();
         assert!(matches!(error.code(), Code::Unavailable | Code::Unknown), "{error:?}");
-        nothing_is_left_of_what_ran_once(place).await;
+        finished_commands_leave_no_process(place).await;
     })
     .await;
 }
@@ -164,14 +164,14 @@ async fn a_daemon_that_is_killed_leaves_no_process_of_its_commands() {
 async fn a_caller_that_goes_away_leaves_no_process_of_its_command() {
     each("gone", async |place| {
         drop(begin_tree(place).await);
-        nothing_is_left_of_what_ran_once(place).await;
+        finished_commands_leave_no_process(place).await;
     })
     .await;
 }
 
 /// The daemon itself scans for protected paths: strange files must not block it.
 #[tokio::test]
-async fn what_is_no_file_holds_nothing_up() {
+async fn special_files_do_not_block_the_scan() {
     each("strange", async |place| {
         let script = "mkdir -p s/.git s/loop && mkfifo s/.bashrc s/.envrc && ln -s loop s/loop/loop && ln -s /dev/zero s/.git/hooks \
                       && ln -s .. s/loop/up && mkdir s/shut && chmod 0 s/shut && d=s; for ((i = 0; i < 90; i++)); do d=$d/d; done; mkdir -p $d";

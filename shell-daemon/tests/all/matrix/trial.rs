@@ -37,7 +37,7 @@ async fn minimal_leaves_open_what_the_table_says() {
 }
 
 #[tokio::test]
-async fn none_leaves_open_what_the_table_says() {
+async fn posture_none_leaves_open_what_the_table_says() {
     check(ShellPosture::None).await;
 }
 

@@ -85,7 +85,7 @@ async fn a_message_has_a_bound() {
 }
 
 #[tokio::test]
-async fn who_does_not_come_to_a_call_is_hung_up_on() {
+async fn connection_without_a_call_is_closed() {
     let Some(world) = World::new() else { return };
     let mut config = config(&world);
     config.service.greeting_timeout = Duration::from_millis(500);

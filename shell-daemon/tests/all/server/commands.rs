@@ -68,7 +68,7 @@ async fn a_cancelled_command_dies_with_its_tree_and_not_its_session() {
 }
 
 #[tokio::test]
-async fn whoever_drops_the_call_kills_the_command() {
+async fn dropped_call_kills_its_command() {
     let Some(world) = World::new() else { return };
     let (_daemon, mut shell) = embedded(config(&world)).await;
     let session = session(&mut shell).await;
@@ -110,7 +110,7 @@ async fn a_command_that_takes_too_long_is_killed_and_ran_once() {
 }
 
 #[tokio::test]
-async fn nobody_gets_more_time_or_output_than_the_daemon_gives() {
+async fn requested_limits_are_capped_by_the_daemons() {
     let Some(world) = World::new() else { return };
     let mut short = config(&world);
     short.session.command_timeout = Duration::from_millis(200);

@@ -73,7 +73,7 @@ async fn the_daemon_ends_with_its_connection_and_leaves_nothing() {
 /// Descriptors that the parent left open reach neither the daemon nor its sessions.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the parent that leaves it open is a program")]
-async fn what_a_parent_left_open_reaches_no_command() {
+async fn descriptor_of_the_parent_reaches_no_command() {
     let Some(world) = World::new() else { return };
     let secret = world.path("vault/secret");
     let opened = format!("exec 9< {} 150<&9; exec \"$0\" \"$@\"", secret.display());

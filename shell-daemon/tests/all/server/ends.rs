@@ -193,7 +193,7 @@ async fn an_embedded_daemon_that_is_killed_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_setup_ends_an_embedded_daemon() {
+async fn malformed_setup_ends_an_embedded_daemon() {
     use std::io::{Read as _, Write as _};
     let Some(world) = World::new() else { return };
     let good = setup_line(&config(&world));

@@ -73,7 +73,7 @@ fn a_socket_is_not_put_where_others_could_put_something() {
 }
 
 #[tokio::test]
-async fn what_is_no_leftover_is_left() {
+async fn foreign_file_at_the_socket_path_is_kept() {
     let Some(world) = World::new() else { return };
     let run = world.path("run");
     std::fs::create_dir(&run).unwrap();

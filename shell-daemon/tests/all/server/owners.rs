@@ -21,7 +21,7 @@ use super::sidecar::{
 use crate::world::World;
 
 #[tokio::test]
-async fn nobody_is_served_without_the_token() {
+async fn connection_without_the_token_is_refused() {
     let Some(world) = World::new() else { return };
     let daemon = standalone(&world, &[]).await;
     for token in [
@@ -99,7 +99,7 @@ async fn another_user_is_let_in_only_by_number() {
 }
 
 #[tokio::test]
-async fn without_a_number_the_socket_cannot_even_be_reached() {
+async fn socket_without_a_client_user_is_private() {
     let Some(world) = World::new() else { return };
     let daemon = standalone(&world, &[]).await;
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;

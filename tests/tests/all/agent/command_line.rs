@@ -46,7 +46,7 @@ fn the_answer_goes_to_stdout_and_the_events_go_to_stderr() {
 }
 
 #[test]
-fn what_nobody_approves_of_is_refused_and_the_model_told() {
+fn unapproved_call_is_refused_and_the_model_told() {
     let world = World::new();
     let command = r#"{"command": "touch made"}"#;
     let model = Model::saying(vec![calls(&[("shell_exec", command)]), text("I may not.")]);

@@ -179,7 +179,7 @@ impl Approver for Swapping {
 }
 
 #[tokio::test]
-async fn what_was_approved_of_is_looked_at_once_more_before_it_runs() {
+async fn approved_call_is_judged_again_before_it_runs() {
     let world =
         World::new().with_policy_edit("[tools.file_read]", "[tools.file_read]\napproval = \"ask\"\n#");
     world.put("a.txt", "inside");

@@ -170,7 +170,7 @@ fn the_frames_of_the_document_are_frames() {
 }
 
 #[test]
-fn what_is_shown_may_leave_out_what_differs() {
+fn ellipsis_stands_for_varying_output() {
     for (shown, printed, expected) in [
         ("a … b", "a 12 ms b", true),
         ("a …", "a 12", true),

@@ -103,7 +103,7 @@ fn the_lines_that_a_refusal_shows_allow_the_call() {
 }
 
 #[test]
-fn where_no_line_would_help_it_says_why() {
+fn advice_says_why_no_policy_line_would_help() {
     let author = author();
     author
         .policy("[tools.keep]\nprofile = \"FileReadWrite\"\n[tools.unrolled]\nprofile = \"WorkspaceRead\"\n");

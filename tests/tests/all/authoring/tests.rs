@@ -29,7 +29,7 @@ fn cargo_test(author: &Author) -> (bool, String) {
 }
 
 #[test]
-fn what_holds_natively_alone_fails_in_the_sandbox() {
+fn native_only_assertion_fails_in_the_sandbox() {
     // Natively the program's folder is readable; the sandbox has no part of it.
     let body = "let tool = super::halves_tool();
         portcullis_sdk::testing::Case::new(&tool, portcullis_sdk::serde_json::json!({\"path\": \"/shared/x\"}))

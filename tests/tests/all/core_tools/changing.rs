@@ -76,7 +76,7 @@ async fn file_edit_refuses_what_it_cannot_place() {
 }
 
 #[tokio::test]
-async fn what_replaces_a_file_keeps_its_mode() {
+async fn replaced_file_keeps_its_mode() {
     let world = populated();
     let registry = world.registry().await;
     let script = world.shared("lines.txt");
@@ -169,7 +169,7 @@ async fn a_deletion_stopped_at_a_protected_path_says_it_is_partial() {
 }
 
 #[tokio::test]
-async fn nothing_is_edited_or_deleted_outside_a_writable_mount() {
+async fn edit_or_delete_outside_a_writable_mount_is_refused() {
     let world = populated();
     let registry = world.registry().await;
     for (tool, arguments) in [

@@ -48,7 +48,7 @@ async fn a_reader_sees_the_old_text_or_the_new_one_and_never_a_part() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_that_create_one_file_one_succeeds() {
+async fn concurrent_creation_of_a_file_succeeds_once() {
     let world = World::new();
     let registry = world.registry().await;
     let calls = (0..12).map(|number| {

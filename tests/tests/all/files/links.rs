@@ -180,7 +180,7 @@ fn an_unreadable_vault_is_not_taken_for_harmless() {
 }
 
 #[tokio::test]
-async fn what_an_overlay_leads_to_is_not_taken_for_private() {
+async fn target_of_a_linked_overlay_is_not_private() {
     let world = World::new();
     world.put("a", "inside");
     fs::create_dir_all(world.root().join("elsewhere")).expect("made");

@@ -81,7 +81,7 @@ async fn a_link_to_a_protected_path_is_no_way_round() {
 }
 
 #[tokio::test]
-async fn what_only_resembles_a_protected_path_is_written() {
+async fn path_that_only_resembles_a_protected_one_is_written() {
     let place = Place::new().await;
     for path in ["/shared/.gitignore", "/shared/.git/info/x", "/shared/hooks/pre-commit", "/tmp/.bashrc.bak"]
     {
@@ -92,7 +92,7 @@ async fn what_only_resembles_a_protected_path_is_written() {
 }
 
 #[tokio::test]
-async fn what_leads_git_to_a_repository_of_another_name_is_refused() {
+async fn write_that_makes_another_repository_is_refused() {
     let place = Place::new().await;
     for file in ["bare/objects/x", "bare/refs/x", "bare/HEAD", "half/objects/x", "half/refs/x", "tree/HEAD"] {
         place.world.put(file, "x");

@@ -49,7 +49,7 @@ async fn a_guest_that_opens_without_end_is_bounded_and_harms_no_other() {
 }
 
 #[tokio::test]
-async fn what_is_closed_or_replaced_makes_room_and_no_more_than_that() {
+async fn closed_or_replaced_descriptor_frees_one_place() {
     let opens_until = |left: usize| {
         format!(
             "(loop $on

@@ -265,7 +265,7 @@ async fn a_description_that_is_not_right_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_module_of_ours_is_refused() {
+async fn invalid_module_is_refused() {
     let mut padded = WatGuest::new("bomb").bytes();
     padded.resize(MAX_MODULE_BYTES + (1 << 20), 0);
     check_refused(&padded, Refused::TooLarge).await;

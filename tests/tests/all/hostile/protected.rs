@@ -154,7 +154,7 @@ async fn an_overlong_spelling_reaches_no_protected_path() {
 }
 
 #[tokio::test]
-async fn nothing_prepared_elsewhere_takes_the_place_of_a_repository() {
+async fn repository_is_not_replaced_by_a_prepared_folder() {
     let trial = scene().await;
     for path in ["fresh/.git", ".git", ".Git", "repo/.vscode"] {
         check(&trial, json!({"op": "rename", "path": "prepared", "to": path})).await;
@@ -230,7 +230,7 @@ async fn a_dangling_link_to_a_protected_name_makes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_protected_is_written_as_ever() {
+async fn unprotected_path_is_written() {
     let trial = scene().await;
     for (arguments, path) in [
         (json!({"op": "write", "path": "repo/.git/index"}), "repo/.git/index"),

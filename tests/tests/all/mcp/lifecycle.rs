@@ -57,7 +57,7 @@ fn clients_are_offered_what_the_command_line_prints() {
 }
 
 #[test]
-fn what_cannot_run_here_is_offered_to_no_client() {
+fn tool_without_its_backend_is_offered_to_no_client() {
     let world = World::new();
     let runtime = super::guests::runtime();
     // A registry without a shell sidecar.
@@ -73,7 +73,7 @@ fn what_cannot_run_here_is_offered_to_no_client() {
 }
 
 #[test]
-fn what_turns_out_not_to_run_here_is_taken_off_the_list() {
+fn tool_found_unavailable_leaves_the_list() {
     let strong = "posture     = \"strong\"";
     let world = World::new().with_policy_edit("posture     = \"contained\"", strong);
     // A machine without namespaces, which is not known before a session is requested.
@@ -227,7 +227,7 @@ fn a_hidden_tool_is_not_offered_and_can_be_called() {
 }
 
 #[test]
-fn what_a_tool_prints_is_no_part_of_the_protocol() {
+fn tool_output_is_no_protocol_message() {
     let world = World::new();
     let mut client = Client::of_program(&world, &["--approve"]).begin(json!({}));
     let stray = "echo '{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}'";

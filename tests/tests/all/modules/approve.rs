@@ -253,7 +253,7 @@ async fn an_approval_and_its_end_are_on_record_and_undo_each_other() {
 }
 
 #[tokio::test]
-async fn what_was_approved_can_be_taken_back_when_its_module_is_gone() {
+async fn approval_is_revocable_without_the_module() {
     let world = world(&[("m.wasm", &module("mine"))]);
     drop(world.registry().await);
     approve(&world);

@@ -126,7 +126,7 @@ async fn a_module_with_too_many_memories_or_tables_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_compiles_is_asked_for_and_nothing_else_is_believed() {
+async fn bad_or_endless_compiler_answer_is_an_error() {
     for (compiler, why) in [
         ("/nowhere/portcullis", "it cannot be started"),
         ("/bin/true", "it ended without an answer"),

@@ -55,7 +55,7 @@ async fn a_name_that_is_no_name_is_refused() {
 }
 
 #[tokio::test]
-async fn of_two_modules_with_one_name_neither_gets_it() {
+async fn two_modules_with_one_tool_name_are_both_refused() {
     for (one, other) in [("mine", "mine"), ("my_tool", "my-tool")] {
         let world = world(&[
             ("a.wasm", &module(one)),

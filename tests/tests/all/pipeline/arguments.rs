@@ -143,7 +143,7 @@ async fn repairs_are_recorded_and_a_privileged_tool_gets_none() {
 }
 
 #[tokio::test]
-async fn what_is_left_alone_arrives_byte_for_byte() {
+async fn unrepaired_arguments_arrive_byte_for_byte() {
     for arguments in [
         r#"{"big":340282366920938463463374607431768211455}"#,
         r#"{"text":"a\u0000b\ud83d\ude00"}"#,

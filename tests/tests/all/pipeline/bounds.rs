@@ -202,7 +202,7 @@ impl CallHook for Illustrator {
 }
 
 #[tokio::test]
-async fn what_a_hook_adds_is_bounded_also_to_a_page_of_an_output() {
+async fn content_added_by_a_hook_is_bounded_on_a_page_too() {
     let world = World::new();
     world.put("long.txt", "x".repeat(20_000));
     let registry = world.builder().await.expect("bootstraps").hook(Illustrator).build().expect("builds");

@@ -74,7 +74,7 @@ async fn each_call_of_a_cancelled_batch_has_one_result_and_one_row() {
 }
 
 #[tokio::test]
-async fn of_a_cancelled_batch_with_effects_those_that_began_say_so() {
+async fn cancelled_batch_records_which_calls_began() {
     let (begin, end) = ((Event::Begin, None), (Event::End, Some(Outcome::Error(Cancelled))));
     let rows = cancel_a_batch(SafetyTier::SideEffecting).await;
     let began = rows.values().filter(|rows| **rows == [begin, end]).count();

@@ -319,7 +319,7 @@ async fn arguments_that_no_hook_repairs_keep_their_first_error() {
 }
 
 #[tokio::test]
-async fn nothing_is_guessed_for_a_privileged_tool() {
+async fn arguments_of_a_privileged_tool_are_not_repaired() {
     let hook = Hook::new("h").repair(|_| Some(r#"{"n":1}"#.into()));
     let spy = spy().tier(SafetyTier::Privileged);
     let (result, ran, _) = call(spy, std::slice::from_ref(&hook), "{}", &approving()).await;
@@ -328,7 +328,7 @@ async fn nothing_is_guessed_for_a_privileged_tool() {
 }
 
 #[tokio::test]
-async fn what_a_hook_makes_of_a_result_is_bounded_like_any() {
+async fn result_changed_by_a_hook_is_bounded() {
     let hook = Hook::new("h").after(|_| Ok(ToolOutput::text("x".repeat(100_000))));
     let (result, _, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
     assert!(result.truncated && result.model_text().len() < 17_000);

@@ -57,7 +57,7 @@ async fn a_read_only_tool_is_retried_when_unavailable() {
 }
 
 #[tokio::test]
-async fn what_has_effects_is_tried_again_only_if_it_is_idempotent() {
+async fn tool_with_effects_is_retried_only_if_idempotent() {
     for tier in [SafetyTier::SideEffecting, SafetyTier::Privileged] {
         let failed = "Tool execution failed: not now".to_owned();
         assert_eq!(tried(missing(1).tier(tier)).await, (1, Value::Null, failed));
@@ -84,7 +84,7 @@ async fn no_other_failure_is_tried_again() {
 }
 
 #[tokio::test]
-async fn what_has_made_calls_itself_is_not_tried_again() {
+async fn tool_that_made_nested_calls_is_not_retried() {
     let world = world_enabling(&["outer", "effect"]);
     let cell: Arc<OnceLock<Arc<ToolRegistry>>> = Arc::default();
     let registries = Arc::clone(&cell);

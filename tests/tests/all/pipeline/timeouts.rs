@@ -64,7 +64,7 @@ async fn a_tool_learns_its_deadline() {
 }
 
 #[tokio::test]
-async fn after_the_turn_nothing_starts() {
+async fn expired_turn_starts_no_call() {
     let world = world_enabling(&["spy"]);
     let spy = Spy::repeating("spy").tier(SafetyTier::SideEffecting);
     let calls = spy.calls();

@@ -55,7 +55,7 @@ async fn a_list_of_protected_names_adds_to_the_shipped_ones() {
 }
 
 #[test]
-fn what_is_unused_shadowed_or_without_effect_is_warned_of() {
+fn unused_or_shadowed_entry_is_warned_of() {
     let world = World::new()
         .with_policy("[profiles.Spare]\nmounts = { shared = \"read\" }")
         .with_policy_edit("vault  = \"vault\"", "vault  = \"vault\"\nattic = \"attic\"")

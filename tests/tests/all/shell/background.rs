@@ -28,7 +28,7 @@ async fn begin(shell: &Shell, writes: &str) {
 }
 
 #[tokio::test]
-async fn what_a_job_writes_comes_with_the_next_command_once() {
+async fn job_output_comes_once_with_the_next_command() {
     let shell = Shell::new().await;
     begin(&shell, "echo from the job; echo and its error >&2").await;
     assert_eq!(shell.text("echo nothing yet").await, "nothing yet\n");
@@ -45,7 +45,7 @@ async fn what_a_job_writes_comes_with_the_next_command_once() {
 }
 
 #[tokio::test]
-async fn it_is_its_sessions_own() {
+async fn job_output_belongs_to_its_session() {
     let shell = Shell::new().await;
     begin(&shell, "echo mine").await;
     shell.world.put("go", "");
@@ -57,7 +57,7 @@ async fn it_is_its_sessions_own() {
 }
 
 #[tokio::test]
-async fn what_is_not_kept_is_counted_and_the_rest_can_be_paged() {
+async fn dropped_job_output_is_counted_and_the_rest_paged() {
     let shell = Shell::new().await;
     begin(&shell, "head -c 200000 /dev/zero | tr '\\0' x; echo the end").await;
     shell.world.put("go", "");

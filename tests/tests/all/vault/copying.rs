@@ -113,7 +113,7 @@ async fn a_reader_sees_the_old_file_or_the_new_one_and_never_a_part() {
 }
 
 #[tokio::test]
-async fn as_many_copies_run_at_once_as_there_are_places() {
+async fn more_copies_than_slots_all_succeed() {
     let vault = Vault::new().await;
     let content = bytes(5 << 20);
     vault.put("file", &content);
@@ -129,7 +129,7 @@ async fn as_many_copies_run_at_once_as_there_are_places() {
 }
 
 #[tokio::test]
-async fn whoever_watches_is_told_how_far_it_is() {
+async fn progress_of_a_copy_is_reported() {
     let vault = Vault::new().await;
     vault.put("file", bytes(16 << 20));
     let heard = Arc::new(Mutex::new(Vec::new()));

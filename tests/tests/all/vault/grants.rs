@@ -68,7 +68,7 @@ async fn one_operation_leaves_a_separate_row_for_each_grant() {
 }
 
 #[tokio::test]
-async fn what_joins_calls_already_joins_the_steps_too() {
+async fn callers_operation_id_joins_the_steps() {
     let vault = Vault::new().await;
     let mut caller = caller();
     caller.operation_id = Some("op_of_the_caller".to_owned());
@@ -151,7 +151,7 @@ async fn a_copy_takes_one_place_and_counts_once() {
 }
 
 #[tokio::test]
-async fn what_the_tool_says_of_itself_is_strict() {
+async fn schema_of_the_operation_is_strict() {
     let vault = Vault::new().await;
     for (arguments, message) in [
         (json!({"source_path": "/vault/key"}), "missing required field 'destination_path' in arguments"),

@@ -79,7 +79,7 @@ async fn links_and_special_files_are_judged_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn what_a_step_finds_is_said_and_leaves_nothing() {
+async fn error_of_a_step_is_reported_and_changes_nothing() {
     let vault = Vault::new().await;
     fs::create_dir(in_vault(&vault.world, "folder")).expect("a folder");
     vault.put_sparse("large", MAX_TRANSFER_BYTES + 1);
@@ -210,7 +210,7 @@ async fn arguments_that_an_approver_changed_are_judged_anew() {
 }
 
 #[tokio::test]
-async fn nobody_to_ask_means_no() {
+async fn missing_approver_means_denial() {
     let vault = Vault::saying("vault_copyto_write", "approval = \"ask\"").await;
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller()).await;
     Answer(result).refused(Denied, "approval_unavailable");

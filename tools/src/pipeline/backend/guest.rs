@@ -7,14 +7,14 @@ use portcullis_types::{CallFrame, FRAME_VERSION, FinalFrame, ToolError, ToolOutp
 use serde_json::value::RawValue;
 
 use super::{
-    Attempt, Backend, Tried, Usage, overdue,
+    Backend, CallAttempt, ResourceUsage, TryOutcome, overdue,
     reports::{bounded, pass_on},
 };
 use crate::{
     approval::StepGrant,
     audit::Confinement,
     call::Caller,
-    modules::Declared,
+    modules::DeclarationFacts,
     pipeline::{Host, PendingRecord, admit::refuse, check::Checked},
     sandbox::{self, GuestJob, GuestModule, GuestReport, Violation, WasmError},
 };
@@ -25,7 +25,7 @@ pub(crate) struct GuestTool {
     pub(crate) module: Arc<GuestModule>,
     /// The file of the module, or the embedder's name for it.
     pub(crate) module_name: String,
-    pub(crate) declared: Declared,
+    pub(crate) declared: DeclarationFacts,
 }
 
 #[async_trait]
@@ -47,8 +47,12 @@ impl Backend for GuestTool {
         Some(self)
     }
 
-    async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError> {
-        let Attempt { checked, grant, slot, time_limit, deadline, caller, host } = attempt;
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending: &mut PendingRecord,
+    ) -> Result<TryOutcome, ToolError> {
+        let CallAttempt { checked, grant, slot, time_limit, deadline, caller, host } = attempt;
         let runner =
             host.runner.as_ref().ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
         let job = GuestJob {
@@ -71,9 +75,9 @@ impl Backend for GuestTool {
             Err(error) => {
                 pending.row.posture = Some("unproven".into());
                 let may_try_again = may_try_again(&error, caller);
-                return Ok(Tried {
+                return Ok(TryOutcome {
                     may_try_again,
-                    ..Tried::once(Err(runner_error(&error, time_limit, caller)))
+                    ..TryOutcome::once(Err(runner_error(&error, time_limit, caller)))
                 });
             }
         };
@@ -84,12 +88,12 @@ impl Backend for GuestTool {
                 listener(&report.stderr);
             }
         }
-        let usage = Usage {
+        let usage = ResourceUsage {
             cpu: report.cpu,
             peak_memory_bytes: report.peak_memory_bytes as u64,
             mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
         };
-        Ok(Tried { usage: Some(usage), ..Tried::once(guest_result(report, pending)) })
+        Ok(TryOutcome { usage: Some(usage), ..TryOutcome::once(guest_result(report, pending)) })
     }
 }
 
@@ -177,7 +181,7 @@ fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> Too
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Step;
+    use crate::call::OperationStep;
 
     #[test]
     fn a_guest_that_never_began_is_tried_again_unless_it_is_a_step() {
@@ -187,7 +191,7 @@ mod tests {
         for error in [WasmError::Stuck, WasmError::WorkerLost, WasmError::CodeGone] {
             assert!(!may_try_again(&error, &caller), "{error}");
         }
-        caller.step = Some(Step { transfer: None });
+        caller.step = Some(OperationStep { transfer: None });
         assert!(!may_try_again(&exhausted, &caller));
     }
 }

@@ -47,11 +47,15 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// deadline.
     ///
     /// # Errors
-    /// A failure that prevents the try; the outcome of a try is in [`Tried`].
+    /// A failure that prevents the try; the outcome of a try is in [`TryOutcome`].
     ///
     /// # Cancellation
     /// Dropping the future stops the work it has begun.
-    async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError>;
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending: &mut PendingRecord,
+    ) -> Result<TryOutcome, ToolError>;
 
     /// Whether the tool runs outside every sandbox. Approvers are told.
     fn is_unconfined(&self) -> bool {
@@ -98,7 +102,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
 
 /// The inputs of every try of a call.
 #[derive(Clone, Copy)]
-pub(crate) struct Attempt<'a> {
+pub(crate) struct CallAttempt<'a> {
     pub(super) checked: &'a Checked,
     pub(super) grant: &'a Grant,
     pub(super) slot: &'a CallSlot,
@@ -110,16 +114,16 @@ pub(crate) struct Attempt<'a> {
 
 /// The outcome of a try.
 #[derive(Debug)]
-pub(crate) struct Tried {
+pub(crate) struct TryOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
     /// Text for the model after the output; it is kept when the output is cut.
     pub(super) trailer: Option<String>,
-    pub(super) usage: Option<Usage>,
+    pub(super) usage: Option<ResourceUsage>,
     /// Whether another try is harmless and may succeed.
     pub(super) may_try_again: bool,
 }
 
-impl Tried {
+impl TryOutcome {
     /// A result without usage that is not tried again.
     fn once(result: Result<ToolOutput, ToolError>) -> Self {
         Self { result, trailer: None, usage: None, may_try_again: false }
@@ -128,7 +132,7 @@ impl Tried {
 
 /// The resources that a call used, as far as its backend knows them.
 #[derive(Debug)]
-pub(crate) struct Usage {
+pub(crate) struct ResourceUsage {
     pub(super) cpu: Duration,
     pub(super) peak_memory_bytes: u64,
     pub(super) mounts_used: Vec<Text>,

@@ -16,7 +16,7 @@ use portcullis_types::{
 };
 
 use super::{
-    Attempt, Backend, Tried, overdue,
+    Backend, CallAttempt, TryOutcome, overdue,
     reports::{on_progress, on_update},
 };
 use crate::{
@@ -50,7 +50,11 @@ impl Backend for NativeTool {
         true
     }
 
-    async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError> {
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending: &mut PendingRecord,
+    ) -> Result<TryOutcome, ToolError> {
         let checked = attempt.checked;
         let has_called = Arc::new(AtomicBool::new(false));
         let ctx = context(attempt, Arc::clone(&has_called));
@@ -58,13 +62,13 @@ impl Backend for NativeTool {
         let harmless = pending.row.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
         // Not if the tool made calls itself: another try would repeat their effects.
         let may_try_again = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
-        Ok(Tried { may_try_again, ..Tried::once(result) })
+        Ok(TryOutcome { may_try_again, ..TryOutcome::once(result) })
     }
 }
 
 /// The tool's context of the call.
-fn context(attempt: Attempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext {
-    let Attempt { checked, caller, deadline, slot, grant, .. } = attempt;
+fn context(attempt: CallAttempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext {
+    let CallAttempt { checked, caller, deadline, slot, grant, .. } = attempt;
     let call = &checked.call;
     let mut ctx = ToolContext::detached(&call.tool);
     ctx.call_id.clone_from(&call.id);

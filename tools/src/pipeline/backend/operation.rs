@@ -5,7 +5,7 @@ use std::sync::Arc;
 use portcullis_policy::Grant;
 use portcullis_types::{ToolError, async_trait};
 
-use super::{Attempt, Backend, Tried, reports::on_progress};
+use super::{Backend, CallAttempt, TryOutcome, reports::on_progress};
 use crate::{
     approval::StepGrant,
     audit::Confinement,
@@ -35,8 +35,12 @@ impl Backend for VaultCopy {
         self.steps()
     }
 
-    async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError> {
-        let Attempt { checked, slot, time_limit, deadline, caller, host, .. } = attempt;
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending: &mut PendingRecord,
+    ) -> Result<TryOutcome, ToolError> {
+        let CallAttempt { checked, slot, time_limit, deadline, caller, host, .. } = attempt;
         let terms = Terms {
             operation_id: pending.row.operation_id.clone(),
             time_limit,
@@ -45,6 +49,6 @@ impl Backend for VaultCopy {
             on_progress: on_progress(&checked.call.id, caller),
         };
         let ran = self.run(host.steps.as_ref(), &checked.call.id, checked.args.value(), terms, caller).await;
-        Ok(Tried::once(ran))
+        Ok(TryOutcome::once(ran))
     }
 }

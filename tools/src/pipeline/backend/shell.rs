@@ -3,7 +3,7 @@
 use portcullis_policy::Grant;
 use portcullis_types::{ToolError, ToolOutput, async_trait};
 
-use super::{Attempt, Backend, Tried, Usage, reports::on_update};
+use super::{Backend, CallAttempt, ResourceUsage, TryOutcome, reports::on_update};
 use crate::{
     audit::{Confinement, Subject, SubjectKind},
     pipeline::{Host, PendingRecord},
@@ -36,8 +36,12 @@ impl Backend for BashTool {
         Some(self.backend())
     }
 
-    async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError> {
-        let Attempt { checked, grant, time_limit, deadline, caller, .. } = attempt;
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending: &mut PendingRecord,
+    ) -> Result<TryOutcome, ToolError> {
+        let CallAttempt { checked, grant, time_limit, deadline, caller, .. } = attempt;
         let terms = ShellTerms {
             args: checked.args.value(),
             grant,
@@ -50,7 +54,7 @@ impl Backend for BashTool {
         let ran = self.run(terms).await;
         let (trailer, may_try_again) = (ran.trailer.clone(), ran.found_no_session);
         let (result, usage) = shell_result(ran, grant, pending);
-        Ok(Tried { result, trailer, usage, may_try_again })
+        Ok(TryOutcome { result, trailer, usage, may_try_again })
     }
 }
 
@@ -59,7 +63,7 @@ fn shell_result(
     ran: ShellRun,
     grant: &Grant,
     pending: &mut PendingRecord,
-) -> (Result<ToolOutput, ToolError>, Option<Usage>) {
+) -> (Result<ToolOutput, ToolError>, Option<ResourceUsage>) {
     let Some(posture) = ran.posture else {
         pending.row.posture = Some("unproven".into());
         return (ran.result, None);
@@ -81,7 +85,7 @@ fn shell_result(
             value: path.into(),
         });
     }
-    let usage = Usage {
+    let usage = ResourceUsage {
         cpu: ran.cpu,
         peak_memory_bytes: ran.peak_memory_bytes,
         // The kernel does not tell which mounts a program touched, so list all of them.

@@ -14,14 +14,14 @@ const TAKEN: &[&str] = &[
 
 /// The values of the template's placeholders.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Names {
+pub(crate) struct TemplateNames {
     tool: String,
     function: String,
     package: String,
     sdk: String,
 }
 
-impl Names {
+impl TemplateNames {
     /// The names for a tool. Function and crate get the tool's name if it is valid for them.
     pub(crate) fn of(tool: &ToolName, sdk: &str) -> Self {
         let tool = tool.as_str();
@@ -50,7 +50,7 @@ mod tests {
 
     #[track_caller]
     fn check(tool: &str, function: &str, package: &str) {
-        let names = Names::of(&ToolName::parse(tool).expect("a name"), "/sdk");
+        let names = TemplateNames::of(&ToolName::parse(tool).expect("a name"), "/sdk");
         assert_eq!((names.function.as_str(), names.package.as_str()), (function, package));
     }
 

@@ -10,14 +10,14 @@ use portcullis_tools::{
 };
 use portcullis_types::{Access, SandboxTier};
 
-use super::entry::{self, Key};
+use super::entry::{self, EntryKey};
 
 /// The most profiles that are tried. A policy with more is generated.
 const MAX_PROFILES: usize = 64;
 
 /// Policy lines that would allow a call.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Lines {
+pub(super) struct AllowLines {
     /// The header of the entry that they belong to.
     pub(super) section: String,
     /// Whether the policy has the entry, so that only the lines must be added.
@@ -30,18 +30,18 @@ pub(super) struct Lines {
 
 /// A refused call.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Refused<'a> {
+pub(super) struct RefusedCall<'a> {
     pub(super) tool: &'a ToolFacts,
     pub(super) subjects: &'a [RequestedSubject],
 }
 
 /// The smallest entry that would allow the call without a question; none if no entry would.
-pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: Refused<'_>) -> Option<Lines> {
+pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: RefusedCall<'_>) -> Option<AllowLines> {
     let policy = files.load(tier).ok()?;
     candidates(&policy).into_iter().find_map(|keys| {
         let edited = entry::put(files.operator_text(), &refused.tool.name, &keys);
         let policy = files.clone().with_operator_text(edited.text).load(tier).ok()?;
-        allows(&policy, refused).then(|| Lines {
+        allows(&policy, refused).then(|| AllowLines {
             section: format!("[tools.{}]", refused.tool.name),
             is_there: edited.is_there,
             lines: keys.iter().map(|(name, value)| format!("{name} = {value}")).collect(),
@@ -50,14 +50,14 @@ pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: Refused<'_>
     })
 }
 
-fn allows(policy: &WorkspaceSecurityPolicy, refused: Refused<'_>) -> bool {
+fn allows(policy: &WorkspaceSecurityPolicy, refused: RefusedCall<'_>) -> bool {
     let request = CallRequest { tool: refused.tool, subjects: refused.subjects };
     policy.authorize(&request).is_ok_and(|grant| grant.approval == Approval::Allow)
 }
 
 /// Candidate entries, the least first: few keys before many, and profiles that grant less before those that
 /// grant more.
-fn candidates(policy: &WorkspaceSecurityPolicy) -> Vec<Vec<Key>> {
+fn candidates(policy: &WorkspaceSecurityPolicy) -> Vec<Vec<EntryKey>> {
     let mut profiles: Vec<(&ProfileName, &[GrantedMount])> = policy.profiles().collect();
     profiles.sort_by_key(|(name, mounts)| {
         let writes = mounts.iter().filter(|mount| mount.access == Access::Write).count();

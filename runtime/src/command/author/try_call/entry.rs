@@ -9,11 +9,11 @@ use portcullis_types::ToolName;
 use crate::error::AuthorError;
 
 /// A key of an entry, and its value as TOML.
-pub(super) type Key = (&'static str, String);
+pub(super) type EntryKey = (&'static str, String);
 
 /// An edited policy text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Edited {
+pub(super) struct EditedPolicy {
     pub(super) text: String,
     /// Whether the text had the entry before.
     pub(super) is_there: bool,
@@ -27,12 +27,15 @@ pub(super) fn granting(files: PolicyFiles, tool: &str, profile: &str) -> Result<
 }
 
 /// Sets keys in a tool's entry, replacing existing ones, or appends an entry.
-pub(super) fn put(text: &str, tool: &ToolName, keys: &[Key]) -> Edited {
+pub(super) fn put(text: &str, tool: &ToolName, keys: &[EntryKey]) -> EditedPolicy {
     let headers = [format!("[tools.{tool}]"), format!("[tools.\"{tool}\"]")];
     let is_header = |line: &str| headers.iter().any(|header| bare(line) == *header);
     let lines: Vec<&str> = text.lines().collect();
     let Some(start) = lines.iter().position(|line| is_header(line)) else {
-        return Edited { text: format!("{}\n\n{}", text.trim_end(), section(tool, keys)), is_there: false };
+        return EditedPolicy {
+            text: format!("{}\n\n{}", text.trim_end(), section(tool, keys)),
+            is_there: false,
+        };
     };
     let own = lines[start + 1..].iter().take_while(|line| !line.trim_start().starts_with('[')).count();
     let (head, rest) = lines.split_at(start + 1);
@@ -47,11 +50,11 @@ pub(super) fn put(text: &str, tool: &ToolName, keys: &[Key]) -> Edited {
     all.extend(kept);
     all.extend(tail.iter().map(|line| (*line).to_owned()));
     all.push(String::new());
-    Edited { text: all.join("\n"), is_there: true }
+    EditedPolicy { text: all.join("\n"), is_there: true }
 }
 
 /// A new entry with these keys.
-pub(super) fn section(tool: &ToolName, keys: &[Key]) -> String {
+pub(super) fn section(tool: &ToolName, keys: &[EntryKey]) -> String {
     let mut section = format!("[tools.{tool}]\n");
     for (name, value) in keys {
         section.push_str(&format!("{name} = {value}\n"));
@@ -96,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_cannot_leave_its_quotes() {
+    fn quoted_text_cannot_leave_its_quotes() {
         assert_eq!(quoted("a\"\n[x]"), r#""a\"\n[x]""#);
     }
 }

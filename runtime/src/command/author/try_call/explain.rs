@@ -7,11 +7,11 @@ use portcullis_tools::{
 };
 use portcullis_types::{GuestPath, SandboxTier, ToolError, ToolErrorKind};
 
-use super::allow::{self, Lines, Refused};
+use super::allow::{self, AllowLines, RefusedCall};
 
 /// A refusal with its details.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RefusalDetails {
     /// The stable code.
     pub(super) code: String,
     /// The rule that refuses; none if the tool refused by itself.
@@ -26,12 +26,12 @@ pub(super) struct Refusal {
 #[derive(Debug)]
 pub(super) enum Remedy {
     /// Lines of the policy, and the place of the policy.
-    Lines { lines: Lines, policy: String, is_file: bool },
+    Lines { lines: AllowLines, policy: String, is_file: bool },
     /// No lines would help; this is why.
     Words(String),
 }
 
-impl Refusal {
+impl RefusalDetails {
     /// The refusal of a denied call; none for any other outcome.
     pub(super) fn of(
         registry: &ToolRegistry,
@@ -62,7 +62,7 @@ impl Refusal {
                 }
             }
         };
-        let refused = Refused { tool: tool.facts(), subjects: &subjects };
+        let refused = RefusedCall { tool: tool.facts(), subjects: &subjects };
         let lines = if is_of_entry(*code) { allow::lines(files, tier, refused) } else { None };
         let remedy = match lines {
             Some(lines) => Remedy::Lines {

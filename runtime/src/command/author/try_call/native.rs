@@ -16,8 +16,8 @@ use portcullis_types::{
 };
 use serde_json::{Value, value::RawValue};
 
-use super::super::cargo::{Package, program};
-use super::report::{self, Attempt};
+use super::super::cargo::{ToolCrate, program};
+use super::report::{self, TriedCall};
 use crate::{
     cli::Try,
     command::call,
@@ -35,7 +35,7 @@ const MAX_QUOTED_CHARS: usize = 64;
 
 /// Builds the program, runs it on the call's frame, and shows its answer.
 pub(super) fn run(
-    package: &Package,
+    package: &ToolCrate,
     envelope: &RunnerBootstrapEnvelope,
     options: &Try,
 ) -> Result<ExitCode, CliError> {
@@ -60,11 +60,13 @@ pub(super) fn run(
             let root = root.to_string_lossy();
             match answer(&program, &["call", "--root", &root], frame, timeout) {
                 Ok(lines) => outcome(&lines),
-                Err(Ended::TooLate) => {
+                Err(NoAnswer::TooLate) => {
                     Err(ToolError::timeout(format!("the tool did not finish within {timeout:?}")))
                 }
-                Err(Ended::Io(source)) => return Err(CliError::Start { source }),
-                Err(Ended::Failed(code)) => Err(ToolError::failed(format!("the program ended with {code}"))),
+                Err(NoAnswer::Io(source)) => return Err(CliError::Start { source }),
+                Err(NoAnswer::Failed(code)) => {
+                    Err(ToolError::failed(format!("the program ended with {code}")))
+                }
             }
         }
     };
@@ -80,7 +82,7 @@ pub(super) fn run(
     if let Ok(output) = &mut result.outcome {
         result.details = output.details.take();
     }
-    report::show(&Attempt { result, grant: None, refusal: None, said: None }, "", options.json)
+    report::show(&TriedCall { result, grant: None, refusal: None, said: None }, "", options.json)
 }
 
 /// The folder that stands for `/`: the workspace, if its mounts have the same names as in the sandbox.
@@ -114,40 +116,40 @@ fn describe(program: &Path) -> Result<Declarations, AuthorError> {
     let failed = |reason: String| AuthorError::Describe { reason };
     let answer =
         answer(program, &["describe"], Vec::new(), DEFAULT_TIMEOUT).map_err(|ended| match ended {
-            Ended::TooLate => failed("it does not end".to_owned()),
-            Ended::Failed(code) => failed(format!("it ended with {code}")),
-            Ended::Io(error) => failed(error.to_string()),
+            NoAnswer::TooLate => failed("it does not end".to_owned()),
+            NoAnswer::Failed(code) => failed(format!("it ended with {code}")),
+            NoAnswer::Io(error) => failed(error.to_string()),
         })?;
     serde_json::from_slice(&answer).map_err(|error| failed(error.to_string()))
 }
 
 /// Why a program gave no answer.
 #[derive(Debug)]
-enum Ended {
+enum NoAnswer {
     TooLate,
     Failed(String),
     Io(io::Error),
 }
 
 /// Runs a program on some input and returns its output; its standard error goes to ours.
-fn answer(path: &Path, arguments: &[&str], input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Ended> {
+fn answer(path: &Path, arguments: &[&str], input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, NoAnswer> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut command = program(path, folder);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(Ended::Io)?;
+    let mut child = command.spawn().map_err(NoAnswer::Io)?;
     let spoke = talk(&mut child, input, timeout);
     if spoke.is_err() {
         // Ignore the error: the program may have ended by itself.
         let _ = child.kill();
     }
-    let status = child.wait().map_err(Ended::Io)?;
+    let status = child.wait().map_err(NoAnswer::Io)?;
     let output = spoke?;
-    if status.success() { Ok(output) } else { Err(Ended::Failed(status.to_string())) }
+    if status.success() { Ok(output) } else { Err(NoAnswer::Failed(status.to_string())) }
 }
 
-fn talk(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Ended> {
+fn talk(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, NoAnswer> {
     let pipes = child.stdin.take().zip(child.stdout.take());
-    let Some((mut stdin, stdout)) = pipes else { return Err(Ended::Io(io::Error::other("no pipes"))) };
+    let Some((mut stdin, stdout)) = pipes else { return Err(NoAnswer::Io(io::Error::other("no pipes"))) };
     let (sender, answer) = mpsc::channel();
     thread::Builder::new()
         .name("portcullis-native".to_owned())
@@ -160,10 +162,10 @@ fn talk(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>,
             // Ignore the error: after a time-out no receiver is left.
             let _ = sender.send(read.map(|_| output));
         })
-        .map_err(Ended::Io)?;
+        .map_err(NoAnswer::Io)?;
     match answer.recv_timeout(timeout) {
-        Ok(read) => read.map_err(Ended::Io),
-        Err(_late) => Err(Ended::TooLate),
+        Ok(read) => read.map_err(NoAnswer::Io),
+        Err(_late) => Err(NoAnswer::TooLate),
     }
 }
 

@@ -8,7 +8,7 @@ use portcullis_types::ToolErrorKind;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::explain::{Refusal, Remedy};
+use super::explain::{RefusalDetails, Remedy};
 use crate::{
     command::{call, tools},
     error::CliError,
@@ -21,18 +21,18 @@ use crate::{
 
 /// A tried call.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct TriedCall {
     pub(super) result: ToolResult,
     /// The policy's grant; none natively, where nothing is withheld.
-    pub(super) grant: Option<Grant>,
-    pub(super) refusal: Option<Refusal>,
+    pub(super) grant: Option<GrantReport>,
+    pub(super) refusal: Option<RefusalDetails>,
     /// The tool's standard error; natively it goes to ours directly.
     pub(super) said: Option<String>,
 }
 
 /// The policy's grant to the tool.
 #[derive(Debug, Serialize)]
-pub(super) struct Grant {
+pub(super) struct GrantReport {
     profile: String,
     mounts: String,
     approval: String,
@@ -41,7 +41,7 @@ pub(super) struct Grant {
     memory_bytes: u64,
 }
 
-impl Grant {
+impl GrantReport {
     pub(super) fn of(registry: &ToolRegistry, tool: &RegisteredTool) -> Self {
         let assigned = registry.policy().describe(tool.facts());
         Self {
@@ -61,7 +61,7 @@ struct JsonAnswer<'a> {
     #[serde(flatten)]
     call: CallAnswer<'a>,
     confinement: &'static str,
-    grant: Option<&'a Grant>,
+    grant: Option<&'a GrantReport>,
     refusal: Option<JsonRefusal<'a>>,
 }
 
@@ -83,7 +83,7 @@ struct JsonLines<'a> {
 }
 
 /// Shows the report and returns the exit code.
-pub(super) fn show(attempt: &Attempt, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
+pub(super) fn show(attempt: &TriedCall, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
     let result = &attempt.result;
     let confinement = match attempt.grant {
         Some(_) => Confinement::Wasm,
@@ -107,7 +107,7 @@ pub(super) fn show(attempt: &Attempt, run: &str, as_json: bool) -> Result<ExitCo
     Ok(call::exit_code(&result.outcome))
 }
 
-fn json_refusal(refusal: &Refusal) -> JsonRefusal<'_> {
+fn json_refusal(refusal: &RefusalDetails) -> JsonRefusal<'_> {
     let (allow, advice) = match &refusal.remedy {
         Remedy::Lines { lines, policy, .. } => {
             let (section, section_exists) = (lines.section.as_str(), lines.is_there);
@@ -125,7 +125,7 @@ fn json_refusal(refusal: &Refusal) -> JsonRefusal<'_> {
 }
 
 /// The lines before the answer.
-fn before(attempt: &Attempt, confinement: Confinement) -> String {
+fn before(attempt: &TriedCall, confinement: Confinement) -> String {
     let mut out = String::new();
     line(&mut out, "tool", &format!("{} ({})", attempt.result.tool, confinement.as_str()));
     match &attempt.grant {
@@ -154,7 +154,7 @@ fn before(attempt: &Attempt, confinement: Confinement) -> String {
 }
 
 /// The lines after the answer.
-fn after(attempt: &Attempt) -> String {
+fn after(attempt: &TriedCall) -> String {
     let result = &attempt.result;
     let mut out = String::new();
     let outcome = match &result.outcome {
@@ -190,7 +190,7 @@ fn after(attempt: &Attempt) -> String {
     out
 }
 
-fn refused(out: &mut String, refusal: &Refusal) {
+fn refused(out: &mut String, refusal: &RefusalDetails) {
     line(out, "code", &refusal.code);
     if let Some(rule) = &refusal.rule {
         line(out, "rule", rule);

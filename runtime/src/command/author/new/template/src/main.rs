@@ -26,7 +26,7 @@ mod tests {
 
     /// Each case makes its call natively, and under `portcullis tool test` in the sandbox too.
     #[test]
-    fn it_counts_what_it_was_lent_and_nothing_else() {
+    fn lent_files_alone_are_counted() {
         let tool = TEMPLATE_FUNCTION_tool();
         let case = |path: &str| {
             Case::new(&tool, json!({"path": path})).reads("shared").file("/shared/notes.md", "one\ntwo\n")

@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use tonic::{Request, Response, Status};
 
 use super::{
-    command::{self, Claims, Control, ExecStream, Job},
-    connection::{Client, Id},
+    command::{self, Claims, Control, ExecStream, SessionCommand},
+    connection::{ConnectionHandle, Id},
     creation::{self, CheckedRequest},
     daemon::{Daemon, place},
     health,
-    input::{AfterInput, Input},
-    refusal::{self, Refusal},
-    session_thread::{self, HeldSession, Info, Keeping, Started},
+    input::{AfterInput, StdinSender},
+    refusal::{self, RefusalCode},
+    session_thread::{self, HeldSession, Info, SessionContext, StartedSession},
 };
 use crate::CommandRequest;
 use portcullis_shell_protocol::{
@@ -23,10 +23,10 @@ use portcullis_shell_protocol::{
 
 /// The calls of one connection.
 #[derive(Clone, Debug)]
-pub(super) struct Service(pub(super) Arc<Daemon>);
+pub(super) struct ShellCalls(pub(super) Arc<Daemon>);
 
 #[tonic::async_trait]
-impl Shell for Service {
+impl Shell for ShellCalls {
     type ExecStream = ExecStream;
 
     async fn health(&self, request: Request<HealthRequest>) -> Result<Response<HealthResponse>, Status> {
@@ -47,13 +47,13 @@ impl Shell for Service {
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
         let daemon = &self.0;
-        let client = Client::of(&request)?;
+        let client = ConnectionHandle::of(&request)?;
         let connection = client.connection();
         daemon.require_running()?;
         let CheckedRequest { spec, mounts, limits, places } =
             creation::understand(daemon, request.get_ref())?;
         let id = Id::random()?;
-        let keeping = Keeping {
+        let keeping = SessionContext {
             id,
             connection: Arc::downgrade(connection),
             idle_timeout: daemon.config.session.idle_timeout,
@@ -64,9 +64,9 @@ impl Shell for Service {
             ],
         };
         let (line, starting) = session_thread::start(spec, keeping)
-            .map_err(|error| Refusal::Start.because(format!("start a thread: {error}")))?;
-        let gone = || Refusal::Start.because("the session's thread ended");
-        let Started { posture, has_own_tree } =
+            .map_err(|error| RefusalCode::Start.because(format!("start a thread: {error}")))?;
+        let gone = || RefusalCode::Start.because("the session's thread ended");
+        let StartedSession { posture, has_own_tree } =
             starting.await.map_err(|_gone| gone())?.map_err(|error| refusal::not_started(&error))?;
         let info = Info { posture: posture.clone(), limits, places, has_own_tree };
         connection.add_session(id, HeldSession::new(line, info));
@@ -81,20 +81,21 @@ impl Shell for Service {
 
     async fn exec(&self, request: Request<ExecRequest>) -> Result<Response<ExecStream>, Status> {
         let daemon = &self.0;
-        let client = Client::of(&request)?;
+        let client = ConnectionHandle::of(&request)?;
         let connection = client.connection();
         daemon.require_running()?;
         let request = request.into_inner();
         let (_, session) = connection.session(&request.session_id)?;
         let turn = Arc::clone(&session.turn).try_acquire_owned();
-        let turn = turn.map_err(|_taken| Refusal::Busy.because("a command of this session is running"))?;
+        let turn =
+            turn.map_err(|_taken| RefusalCode::Busy.because("a command of this session is running"))?;
         let place = place(&daemon.commands, "running commands")?;
         let background_from = request.background_from;
         let (input, theirs) = if request.stdin_open {
-            let (input, theirs) = Input::open()?;
+            let (input, theirs) = StdinSender::open()?;
             (input, Some(theirs))
         } else {
-            (Input::none(), None)
+            (StdinSender::none(), None)
         };
         let (control, cancellation) = Control::new(input)?;
         let id = Id::random()?;
@@ -120,7 +121,7 @@ impl Shell for Service {
         let claims = Claims { id, connection: Arc::downgrade(connection), _places: [turn, place] };
         connection.add_command(id, Arc::clone(&control));
         // A job that the session does not take is dropped, and `accepted` reports that to the caller.
-        session.run(Job {
+        session.run(SessionCommand {
             id,
             daemon: Arc::clone(daemon),
             request,
@@ -137,7 +138,7 @@ impl Shell for Service {
         &self,
         request: Request<WriteStdinRequest>,
     ) -> Result<Response<WriteStdinResponse>, Status> {
-        let client = Client::of(&request)?;
+        let client = ConnectionHandle::of(&request)?;
         let request = request.get_ref();
         let command = client.connection().command(&request.command_id)?;
         let then = if request.close { AfterInput::Close } else { AfterInput::StayOpen };
@@ -146,7 +147,7 @@ impl Shell for Service {
     }
 
     async fn cancel(&self, request: Request<CancelRequest>) -> Result<Response<CancelResponse>, Status> {
-        let client = Client::of(&request)?;
+        let client = ConnectionHandle::of(&request)?;
         client.connection().command(&request.get_ref().command_id)?.cancel();
         Ok(Response::new(CancelResponse {}))
     }
@@ -155,9 +156,12 @@ impl Shell for Service {
         &self,
         request: Request<KillSessionRequest>,
     ) -> Result<Response<KillSessionResponse>, Status> {
-        let client = Client::of(&request)?;
+        let client = ConnectionHandle::of(&request)?;
         let session = client.connection().take_session(&request.get_ref().session_id)?;
-        session.end().await.map_err(|error| Refusal::NotKilled.because(portcullis_types::chain(&error)))?;
+        session
+            .end()
+            .await
+            .map_err(|error| RefusalCode::NotKilled.because(portcullis_types::chain(&error)))?;
         Ok(Response::new(KillSessionResponse {}))
     }
 
@@ -165,7 +169,7 @@ impl Shell for Service {
         &self,
         request: Request<ListSessionsRequest>,
     ) -> Result<Response<ListSessionsResponse>, Status> {
-        let client = Client::of(&request)?;
+        let client = ConnectionHandle::of(&request)?;
         let sessions = client.connection().sessions().into_iter().map(|(id, session)| Session {
             session_id: id.to_string(),
             posture: session.info.posture.posture.clone(),

@@ -28,13 +28,13 @@ pub(super) enum Repeat {
 /// Counts identical calls in a row, across turns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RepeatGuard {
-    last: Option<(String, Arguments)>,
+    last: Option<(String, ComparedArguments)>,
     count: u32,
 }
 
 /// Arguments, compared without white space and the order of keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-enum Arguments {
+enum ComparedArguments {
     Object(Map<String, Value>),
     Text(String),
 }
@@ -55,8 +55,8 @@ impl RepeatGuard {
     /// Counts the next call.
     fn see(&mut self, call: &ToolCall) -> Repeat {
         let arguments = match serde_json::from_str(&call.arguments) {
-            Ok(object) => Arguments::Object(object),
-            Err(_) => Arguments::Text(call.arguments.clone()),
+            Ok(object) => ComparedArguments::Object(object),
+            Err(_) => ComparedArguments::Text(call.arguments.clone()),
         };
         match &self.last {
             Some((tool, last)) if *tool == call.tool && *last == arguments => self.count += 1,

@@ -16,7 +16,7 @@ use super::{AgentEvent, EventEmitter};
 
 /// A failure of an embedder's part.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(super) enum Fault {
+pub(super) enum EmbedderFault {
     #[error("the {part} panicked: {message}")]
     Panicked { part: &'static str, message: String },
     #[error("the {part} did not end within the grace time of a cancelled run")]
@@ -37,12 +37,12 @@ impl GracePeriod {
         &self,
         part: &'static str,
         future: impl Future<Output = T>,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, EmbedderFault> {
         tokio::select! {
             // `biased`: a part that is done counts, even if the grace period ends at the same time.
             biased;
             caught = AssertUnwindSafe(future).catch_unwind() => caught.map_err(|panic| panicked(part, &*panic)),
-            () = self.over() => Err(Fault::Stuck { part }),
+            () = self.over() => Err(EmbedderFault::Stuck { part }),
         }
     }
 
@@ -54,30 +54,30 @@ impl GracePeriod {
 }
 
 /// Calls a synchronous part, and catches its panic.
-pub(super) fn call<T>(part: &'static str, function: impl FnOnce() -> T) -> Result<T, Fault> {
+pub(super) fn call<T>(part: &'static str, function: impl FnOnce() -> T) -> Result<T, EmbedderFault> {
     catch_unwind(AssertUnwindSafe(function)).map_err(|panic| panicked(part, &*panic))
 }
 
-pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> Fault {
+pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> EmbedderFault {
     let message = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no message");
-    Fault::Panicked { part, message: message.to_owned() }
+    EmbedderFault::Panicked { part, message: message.to_owned() }
 }
 
 /// Guard around a run's emitter, which must not affect the calls. After a panic it gets no more events. After
 /// it took longer than the grace period of a cancelled run, the run no longer waits for it.
 pub(super) struct GuardedEmitter {
     emitter: Arc<dyn EventEmitter>,
-    patience: GracePeriod,
-    fault: Mutex<Option<Fault>>,
+    grace_period: GracePeriod,
+    fault: Mutex<Option<EmbedderFault>>,
 }
 
 impl GuardedEmitter {
-    pub(super) fn new(emitter: Arc<dyn EventEmitter>, patience: GracePeriod) -> Self {
-        Self { emitter, patience, fault: Mutex::new(None) }
+    pub(super) fn new(emitter: Arc<dyn EventEmitter>, grace_period: GracePeriod) -> Self {
+        Self { emitter, grace_period, fault: Mutex::new(None) }
     }
 
     /// Reports an event, and waits until the emitter took it.
@@ -88,8 +88,8 @@ impl GuardedEmitter {
         }
         // Keep a copy: dropping the emitter's future drops its event too.
         let kept = event.must_arrive().then(|| event.clone());
-        let told = self.patience.with("emitter", async { self.emitter.emit(event).await }).await;
-        let is_stuck = matches!(told, Err(Fault::Stuck { .. }));
+        let told = self.grace_period.with("emitter", async { self.emitter.emit(event).await }).await;
+        let is_stuck = matches!(told, Err(EmbedderFault::Stuck { .. }));
         self.note(told);
         if let Some(event) = kept.filter(|_| is_stuck) {
             self.tell_now(event);
@@ -98,7 +98,7 @@ impl GuardedEmitter {
 
     /// Reports an event without waiting.
     pub(super) fn tell_now(&self, event: AgentEvent) {
-        if !matches!(self.fault(), Some(Fault::Panicked { .. })) {
+        if !matches!(self.fault(), Some(EmbedderFault::Panicked { .. })) {
             self.note(call("emitter", || self.emitter.emit_now(event)));
         }
     }
@@ -109,14 +109,14 @@ impl GuardedEmitter {
     }
 
     /// The emitter's failure, if it had one.
-    pub(super) fn fault(&self) -> Option<Fault> {
+    pub(super) fn fault(&self) -> Option<EmbedderFault> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn note(&self, told: Result<(), Fault>) {
+    fn note(&self, told: Result<(), EmbedderFault>) {
         let Err(fault) = told else { return };
         let mut noted = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(*noted, Some(Fault::Panicked { .. })) {
+        if !matches!(*noted, Some(EmbedderFault::Panicked { .. })) {
             *noted = Some(fault);
         }
     }
