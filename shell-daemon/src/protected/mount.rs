@@ -20,7 +20,7 @@ use rustix::{
 use super::{
     budget::{Budget, Queue},
     names::{Parts, RepositoryRoots, is_protected},
-    seen::{Contents, FileState, SeenPath, file_time},
+    seen::{Contents, FileState, FolderStamp, SeenPath, file_time},
 };
 use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
 
@@ -39,21 +39,6 @@ pub(super) struct ScannedMount {
     /// Whether the first scan is not finished yet.
     is_first: bool,
     contents: Contents,
-}
-
-/// The state of a folder when it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FolderStamp {
-    /// `None` if it could not be read.
-    of: Option<FileState>,
-    /// It is part of a protected path.
-    is_named: bool,
-    /// It changed so shortly before that a further change could have the same time.
-    is_fresh: bool,
-    /// The first scan left it out for its bounds, so its contents may be older than the session.
-    is_unknown: bool,
-    /// Device and inode at that time.
-    was: Option<(u64, u64)>,
 }
 
 /// One scan of a mount.

@@ -1,4 +1,4 @@
-//! Telling one state of a file from another.
+//! Telling one state of a file or a folder from another.
 
 use std::{
     fs::File,
@@ -25,6 +25,21 @@ pub(super) struct FileState {
     pub(super) place: (u64, u64),
     pub(super) modified: (i64, i64),
     pub(super) changed: (i64, i64),
+}
+
+/// The state of a folder when it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FolderStamp {
+    /// `None` if it could not be read.
+    pub(super) of: Option<FileState>,
+    /// It is part of a protected path.
+    pub(super) is_named: bool,
+    /// It changed so shortly before that a further change could have the same time.
+    pub(super) is_fresh: bool,
+    /// The first scan left it out for its bounds, so its contents may be older than the session.
+    pub(super) is_unknown: bool,
+    /// Device and inode at that time.
+    pub(super) was: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
