@@ -317,6 +317,21 @@ mod tests {
     }
 
     #[test]
+    fn help_and_manual_have_each_provider() {
+        let help =
+            Cli::command().find_subcommand_mut("agent").expect("a command").render_long_help().to_string();
+        let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/agent.md");
+        let manual = std::fs::read_to_string(manual).expect("readable");
+        for kind in portcullis_agent::ProviderKind::ALL {
+            let key =
+                kind.key_variable().map_or_else(|| "none".to_owned(), |variable| format!("`{variable}`"));
+            let row = format!("| `{kind}` | default `{}` | {key} |", kind.default_base_url());
+            assert!(manual.contains(&row), "{row}");
+            assert!(kind.key_variable().is_none_or(|variable| help.contains(variable)), "{kind}: {help}");
+        }
+    }
+
+    #[test]
     fn a_call_has_the_defaults_of_the_manual() {
         let cli = parse("call echo").expect("parses");
         let Command::Call(call) = cli.command else { panic!("not a call") };

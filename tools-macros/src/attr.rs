@@ -225,3 +225,30 @@ fn strings(meta: &Meta) -> syn::Result<Vec<LitStr>> {
         _ => Err(hint()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The words in backticks at the beginning of a table's rows, up to the first sign.
+    fn keys(document: &str, heading: &str) -> BTreeSet<String> {
+        let document = format!("{}/../{document}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(document).expect("readable");
+        let (_, table) = text.split_once(heading).expect("the table");
+        let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+        let key = |row: &str| {
+            let (word, _) =
+                row.strip_prefix("| `")?.split_once(|c: char| !c.is_ascii_lowercase() && c != '_')?;
+            Some(word.to_owned())
+        };
+        rows.filter_map(key).collect()
+    }
+
+    #[test]
+    fn the_document_has_each_key_of_a_tool() {
+        let known: BTreeSet<String> = ToolKeys::KNOWN.iter().map(|key| (*key).to_owned()).collect();
+        assert_eq!(keys("sdk/docs/tool.md", "| `#[tool(…)]` |"), known);
+    }
+}

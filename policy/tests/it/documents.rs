@@ -79,4 +79,10 @@ fn the_default_limits_are_those_of_the_shipped_policy_and_documents() {
     }
     let operating = document("docs/operating.md");
     assert!(operating.contains(&format!("`max_output_bytes` ({output})")), "docs/operating.md");
+    let minutes = limits.max_timeout.as_secs() / 60;
+    assert_eq!(shipped["max_timeout"].as_str(), Some(&*format!("{minutes}m")));
+    let policy = document("docs/policy.md");
+    assert!(policy.contains(&format!("| `max_timeout` | {minutes} min |")), "docs/policy.md");
+    let row = document("docs/limits.md");
+    assert!(row.contains(&format!("(`max_timeout`) | {minutes} min |")), "docs/limits.md");
 }

@@ -77,9 +77,11 @@ impl DeclarationFacts {
 
 /// The hints of a tool's author besides aliases, named as in the attribute.
 fn hints(meta: &ToolMeta) -> Vec<String> {
-    let flags = [("hidden", meta.hidden), ("idempotent", meta.idempotent)];
+    // Field by field: a new hint does not compile until it is shown here. Aliases are a fact of their own.
+    let ToolMeta { aliases: _, idempotent, hidden, output_cap_bytes } = meta;
+    let flags = [("hidden", *hidden), ("idempotent", *idempotent)];
     let flags = flags.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name.to_owned());
-    flags.chain(meta.output_cap_bytes.map(|cap| format!("output_cap of {cap} bytes"))).collect()
+    flags.chain(output_cap_bytes.map(|cap| format!("output_cap of {cap} bytes"))).collect()
 }
 
 /// The names and types of the parameters, and a hash over every detail.

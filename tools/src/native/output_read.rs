@@ -130,6 +130,15 @@ mod tests {
         ctx
     }
 
+    #[test]
+    fn a_page_is_as_long_as_a_result_and_documented() {
+        assert_eq!(DEFAULT_PAGE_BYTES, portcullis_policy::Limits::default().max_output_bytes.0);
+        let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operating.md");
+        let document = std::fs::read_to_string(document).expect("readable");
+        let page = crate::pipeline::with_commas(usize::try_from(DEFAULT_PAGE_BYTES).expect("small"));
+        assert!(document.contains(&format!("`limit` = {page} (bytes, to {} MiB)", MAX_PAGE_BYTES >> 20)));
+    }
+
     #[tokio::test]
     async fn pages_are_exact_and_for_the_maker_under_its_grant() {
         let state = tempfile::tempdir().expect("temporary folder");
