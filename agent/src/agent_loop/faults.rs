@@ -272,25 +272,6 @@ async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
     }
 }
 
-#[tokio::test]
-async fn an_executor_that_cannot_offer_ends_the_run_before_a_question() {
-    struct Offerless;
-    #[async_trait]
-    impl ToolExecutor for Offerless {
-        fn offers(&self) -> Vec<OfferedTool> {
-            panic!("no offers")
-        }
-        async fn execute(&self, call: portcullis_types::ToolCall, _: &crate::CallTerms) -> ToolResult {
-            ToolResult::without_run(call, portcullis_types::ToolError::internal("never called"))
-        }
-    }
-    let (store, script) = (InMemoryMessageStore::new(), Script::default());
-    let mut agent = AgentLoop::new(AgentConfig::new("agent"), (), store, script.clone(), Offerless);
-    let run = agent.run("go").await;
-    assert!(matches!(run.end, AgentEnd::Internal { .. }), "{:?}", run.end);
-    assert_eq!((run.iterations, script.asked()), (0, 0), "the model was not asked");
-}
-
 /// Wraps a store or an emitter, and fails from a given message or event on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Failing {

@@ -396,3 +396,25 @@ async fn an_executor_hears_of_each_runs_end_however_it_comes() {
     assert_eq!(ended().last(), Some(&format!("agent {}", third.run_id)));
     assert_eq!(ended().len(), 3);
 }
+
+#[tokio::test]
+async fn an_executor_that_cannot_offer_ends_the_run_before_a_question() {
+    struct Offerless;
+    #[portcullis_types::async_trait]
+    impl portcullis_types::ToolExecutor for Offerless {
+        fn offers(&self) -> Vec<portcullis_types::OfferedTool> {
+            panic!("no offers")
+        }
+        async fn execute(&self, call: ToolCall, _: &crate::CallTerms) -> portcullis_types::ToolResult {
+            portcullis_types::ToolResult::without_run(
+                call,
+                portcullis_types::ToolError::internal("never called"),
+            )
+        }
+    }
+    let (store, script) = (InMemoryMessageStore::new(), Script::default());
+    let mut agent = AgentLoop::new(AgentConfig::new("agent"), (), store, script.clone(), Offerless);
+    let run = agent.run("go").await;
+    assert!(matches!(run.end, AgentEnd::Internal { .. }), "{:?}", run.end);
+    assert_eq!((run.iterations, script.asked()), (0, 0), "the model was not asked");
+}
