@@ -143,7 +143,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ()> {
         self.unreadable += 1;
         tracing::info!("a message was not taken: {}", error.message);
-        self.say(id, error).await;
+        self.reply_error(id, error).await;
         if self.unreadable >= self.limits.unreadable { Err(()) } else { Ok(()) }
     }
 
@@ -152,7 +152,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     ///
     /// # Cancellation
     /// Safe: another task writes the answer.
-    async fn say(&mut self, id: Option<RequestId>, error: ErrorData) {
+    async fn reply_error(&mut self, id: Option<RequestId>, error: ErrorData) {
         let answer = self.write(JsonRpcMessage::error(error, id));
         let sent = super::task::detached(async move {
             let _ = answer.await;
@@ -313,7 +313,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                 Some(JsonRpcMessage::Request(request)) => {
                     self.in_flight.end(&request.id);
                     let error = ErrorData::new(ENDING, "the server ends: this request was not taken", None);
-                    self.say(Some(request.id), error).await;
+                    self.reply_error(Some(request.id), error).await;
                 }
                 Some(_) => {}
             }

@@ -47,8 +47,7 @@ pub enum RequestedSubject {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Decides on one call: what it may run with and nothing else. `approval` in the grant may still ask for
-    /// somebody's consent.
+    /// Decides one call. A granted call may still need an approval ([`Grant::approval`]).
     ///
     /// The decision is on names. A link may make another file of a name that passed here: the mount's directory
     /// handle must refuse that with a [`Denial`] of its own.

@@ -164,7 +164,7 @@ impl ToolRegistry {
         &self.setup.idle
     }
 
-    /// The modules from outside that were refused, and why.
+    /// The foreign modules that were refused, and why.
     #[must_use]
     pub fn refused_modules(&self) -> &[RefusedModule] {
         &self.setup.refused
@@ -236,13 +236,13 @@ pub struct ToolChanges(watch::Receiver<Arc<ToolTable>>);
 
 impl ToolChanges {
     /// Whether tools were added or removed since this was made, or since the last [`ToolChanges::changed`].
-    /// Never again after the registry is gone.
+    /// Always `false` once the registry is dropped.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         self.0.has_changed().unwrap_or(false)
     }
 
-    /// Waits until tools are added or removed; for ever after the registry is gone.
+    /// Waits until tools are added or removed. Never returns once the registry is dropped.
     ///
     /// # Cancellation
     /// Safe: no change is lost.
@@ -261,7 +261,7 @@ pub enum NameHolder {
     Shipped,
     /// A native tool of the embedding program.
     Program,
-    /// A tool of a module from outside.
+    /// A tool of a foreign module.
     Module {
         /// The module's name.
         name: String,

@@ -31,7 +31,7 @@ use crate::{
 use super::tools::ShellState;
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: &cli::Doctor) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: &cli::DoctorOptions) -> Result<ExitCode, CliError> {
     let findings = examine(common)?;
     if options.json {
         json::answer(&findings)?;

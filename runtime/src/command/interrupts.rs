@@ -66,7 +66,7 @@ async fn interruptible<T>(
             interrupt = interrupts.next() => {
                 if stream::stderr_is_terminal() {
                     // The cursor may be in the middle of a line, such as after a question.
-                    stream::tell("\n");
+                    stream::write_stderr("\n");
                 }
                 if !heard.interrupt(interrupt) {
                     return Ok(None);

@@ -77,7 +77,7 @@ impl<'a> Case<'a> {
         for (half, outcome) in self.halves() {
             match outcome {
                 Ok(output) => assert_eq!(output.joined_text(), text, "{half}"),
-                Err(error) => panic!("{half}: expected `{text}`, got {}", told(&error)),
+                Err(error) => panic!("{half}: expected `{text}`, got {}", error_text(&error)),
             }
         }
     }
@@ -92,7 +92,7 @@ impl<'a> Case<'a> {
         for (half, outcome) in self.halves() {
             match outcome {
                 Ok(output) => assert_eq!(output.structured.as_ref(), Some(&data), "{half}"),
-                Err(error) => panic!("{half}: expected {data}, got {}", told(&error)),
+                Err(error) => panic!("{half}: expected {data}, got {}", error_text(&error)),
             }
         }
     }
@@ -106,7 +106,7 @@ impl<'a> Case<'a> {
         for (half, outcome) in self.halves() {
             match outcome {
                 Ok(output) => panic!("{half}: expected {kind}, got `{}`", output.joined_text()),
-                Err(error) => assert_eq!(error.kind(), kind, "{half}: got {}", told(&error)),
+                Err(error) => assert_eq!(error.kind(), kind, "{half}: got {}", error_text(&error)),
             }
         }
     }
@@ -150,7 +150,7 @@ impl<'a> Case<'a> {
 }
 
 /// An error with its operator detail, for the tool's author.
-pub(super) fn told(error: &ToolError) -> String {
+pub(super) fn error_text(error: &ToolError) -> String {
     let cause = error.operator_detail().map(|detail| format!(" (cause: {})", detail.trim_end()));
     format!("{}: {error}{}", error.kind(), cause.unwrap_or_default())
 }

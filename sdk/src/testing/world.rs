@@ -10,7 +10,7 @@ use std::{
 use portcullis_types::{GuestPath, ToolError, ToolOutput};
 
 use super::{
-    case::{Half, told},
+    case::{Half, error_text},
     lent::LentMounts,
 };
 
@@ -46,7 +46,7 @@ impl World {
         files: &[(GuestPath, Vec<u8>)],
         outcome: &Result<ToolOutput, ToolError>,
     ) {
-        let failed = outcome.as_ref().err().map(|error| format!("; the call failed: {}", told(error)));
+        let failed = outcome.as_ref().err().map(|error| format!("; the call failed: {}", error_text(error)));
         let failed = failed.unwrap_or_default();
         for (path, expected) in files {
             match fs::read(self.place(path)) {

@@ -1,4 +1,4 @@
-//! Errors of modules from outside, of the folder of modules, and of the lock. For the operator.
+//! Errors of foreign modules, of the folder of modules, and of the lock. For the operator.
 
 use std::{io, path::PathBuf};
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::{RegistryError, audit::AuditError, sandbox::WasmError};
 
-/// Why a module from outside is refused. The others are used.
+/// Why a foreign module is refused. The others are used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ModuleError {
@@ -142,7 +142,7 @@ pub enum ApproveError {
         /// The name.
         name: String,
     },
-    /// It is not of a module from outside: shipped tools are approved with the program.
+    /// It is not of a foreign module: shipped tools are approved with the program.
     #[error("`{name}` is no tool of a module from outside; what ships is approved with the program")]
     NotOutside {
         /// The tool.

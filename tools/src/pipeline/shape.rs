@@ -162,7 +162,7 @@ impl Excess {
 struct Size {
     content: usize,
     data: usize,
-    /// The details of a tool from outside, which are its own text like the rest. The host wrote those of a
+    /// The details of a tool of a foreign module, which are its own text like the rest. The host wrote those of a
     /// shipped tool, which count 0.
     details: usize,
 }
