@@ -27,7 +27,7 @@ pub struct AgentLoop {
 /// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentRun {
-    /// The run.
+    /// The run's id.
     pub run_id: String,
     /// How it ended.
     pub end: AgentEnd,

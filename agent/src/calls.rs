@@ -1,4 +1,5 @@
-//! Runs the calls of one turn. Each call has exactly one result at the end, whatever happens to it.
+//! Runs the calls of one turn. Each call has exactly one result at the end, also if it panics, hangs or is
+//! skipped.
 
 use std::{
     collections::HashSet,
@@ -60,8 +61,8 @@ impl CallRunner<'_> {
             run_id: self.run_id.to_owned(),
             space_id: self.config.space_id.clone(),
             cancel: cancel.clone(),
-            // By the clock of `std`, which executors use; `deadline` below is by the clock of tokio, which tests
-            // can pause.
+            // By the clock of `std`, which executors use; `deadline` below is by the clock of tokio, which
+            // tests can pause.
             turn_deadline: timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout)),
             on_event: self.watch.listens().then(|| listener(Arc::clone(self.watch), live.clone())),
         };

@@ -42,7 +42,7 @@ pub struct ChainBreak {
     pub line: u64,
     /// The byte offset of the line.
     pub offset: u64,
-    /// The reason.
+    /// Why the line does not continue the chain.
     pub why: BreakReason,
 }
 
@@ -87,9 +87,9 @@ impl fmt::Display for BreakReason {
 pub struct OpenBegin {
     /// The number of its `begin`.
     pub seq: u64,
-    /// Its id.
+    /// The call's id.
     pub call_id: String,
-    /// Its tool.
+    /// The tool's name.
     pub tool: String,
     /// The process that made it.
     pub process: String,

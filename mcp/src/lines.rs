@@ -44,7 +44,7 @@ pub(super) const NO_SESSION: &str =
 /// Error for requests during shutdown; from the range that JSON-RPC reserves for servers.
 const ENDING: ErrorCode = ErrorCode(-32000);
 
-/// The transport.
+/// Transport of one client: a JSON message on each line.
 pub(super) struct LineTransport<R, W> {
     input: BufReader<R>,
     /// The current line as far as it was read. It lives here so that a cancelled read loses nothing.
@@ -165,8 +165,8 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         match request {
             ClientRequest::InitializeRequest(_) => self.has_begun = true,
             ClientRequest::PingRequest(_) => {}
-            // A request that names a revision without sessions passes, and is told the supported revisions.
-            // Naming a revision with sessions does not begin one: that takes `initialize`.
+            // A request that names a revision without sessions passes; its answer lists the supported
+            // revisions. Naming a revision with sessions does not begin one: that takes `initialize`.
             other => {
                 let meta = other.get_meta();
                 let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();

@@ -47,7 +47,7 @@ pub(super) struct ClientSession {
 /// Whether a client is present, and which of its calls run. Shared by its transport and its session.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientPresence {
-    /// Fires when the client is gone for good, or the server shall stop: calls are cancelled.
+    /// Fires when the client is gone and cannot come back, or when the server stops: calls are cancelled.
     pub(super) gone: CancellationToken,
     /// The calls of the session.
     pub(super) running: RunningCalls,
@@ -102,7 +102,7 @@ impl ClientSession {
                         biased;
                         changed = changes.changed() => if changed.is_err() { return },
                         () = of_registry.changed() => {
-                            // Lists the tools anew.
+                            // Lists the tools again.
                             server.offered();
                             continue;
                         }

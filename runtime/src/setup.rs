@@ -23,7 +23,7 @@ use crate::{
     workspace,
 };
 
-/// How long a start may take before a person at a terminal is told the reason.
+/// How long a start may take before the terminal shows the reason.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 /// The length of the workspace's hash in the name of its state folder.
@@ -100,7 +100,7 @@ pub(crate) async fn described(
 /// As [`registry`], with policy texts that were read before.
 ///
 /// # Cancellation
-/// As there.
+/// As for [`registry`].
 pub(crate) async fn registry_under(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,

@@ -212,13 +212,13 @@ impl Data {
 pub struct OutputOf<T>(PhantomData<fn() -> T>);
 
 impl<T> OutputOf<T> {
-    /// The selector.
+    /// The value on which method resolution selects an implementation.
     pub const NEW: Self = Self(PhantomData);
 }
 
 /// See [`OutputOf`]: `Json` of described data, bare or in a `Result`.
 pub trait Declared {
-    /// The schema.
+    /// The data's schema.
     fn schema(&self) -> Option<JsonSchema>;
 }
 

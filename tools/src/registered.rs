@@ -180,7 +180,7 @@ impl RegisteredTool {
         &self.meta
     }
 
-    /// Its aliases.
+    /// Further names by which models may call the tool.
     pub(crate) fn aliases(&self) -> &[ToolName] {
         &self.aliases
     }

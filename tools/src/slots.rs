@@ -248,7 +248,7 @@ impl SlotsState {
             if self.can_have(wants) && !before.iter().any(|earlier| earlier.comes_before(wants)) {
                 return Some(at);
             }
-            // Mounts are few: one waiter stands for all with the same wants.
+            // Mounts are few: one waiter represents all that want the same.
             let is_same =
                 |earlier: &&SlotRequest| earlier.slot == wants.slot && earlier.writes == wants.writes;
             if !wants.writes.is_empty() && !before.iter().any(is_same) {
@@ -373,7 +373,7 @@ mod tests {
         let first = writing(&slots).await.expect("free");
         let (mut second, mut third) = (Box::pin(writing(&slots)), Box::pin(writing(&slots)));
         assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
-        // Two slots are free, whatever waits for the mount.
+        // Two slots are free, although a writer waits for the mount.
         let readers = [reading(&slots).await, reading(&slots).await];
         let mut late = Box::pin(reading(&slots));
         assert!(poll!(&mut late).is_pending());

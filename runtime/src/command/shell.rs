@@ -68,7 +68,7 @@ fn caller(cancel: CancellationToken, unwritten: &FirstWriteError) -> Caller {
         } else {
             stream::answer(&shown)
         };
-        // The command goes on: its effects cannot be taken back. The first error is told after its end.
+        // The command goes on: its effects cannot be taken back. The first error is reported after its end.
         if let Err(error) = written {
             unwritten.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }

@@ -30,7 +30,7 @@ pub const fn assert_field<T: FieldType>() {}
 pub struct Field<T>(PhantomData<fn() -> T>);
 
 impl<T> Field<T> {
-    /// The selector.
+    /// The value on which method resolution selects an implementation.
     pub const NEW: Self = Self(PhantomData);
 }
 
@@ -96,7 +96,7 @@ impl<T> WriteFallback<T> for Field<T> {
 
 /// Describes a field.
 pub trait Describe {
-    /// Its schema.
+    /// The field type's schema.
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
 
     /// Its schema, inlined rather than referenced: a tag is added to its properties.

@@ -14,12 +14,12 @@ use super::{
     lent::LentMounts,
 };
 
-/// A folder that stands for `/`.
+/// A folder that tools see as `/`.
 #[derive(Debug)]
 pub(super) struct World(PathBuf);
 
 impl World {
-    /// A folder with the lent mounts and these files.
+    /// A folder with the granted mounts and these files.
     #[track_caller]
     pub(super) fn with(files: &[(GuestPath, Vec<u8>)], lent: &LentMounts) -> Self {
         let world = Self(fresh().expect("a temporary folder"));

@@ -1,6 +1,6 @@
 //! Fields: how they are read, written and described.
 //!
-//! Each field gets three inherent functions of the type, which serde and schemars are told to call. This has
+//! Each field gets three inherent functions of the type, which serde and schemars call by attribute. This has
 //! two effects: an unsupported field type is reported once, at the field; and null for a field with a default
 //! means that the field was omitted, as for a tool's parameters.
 

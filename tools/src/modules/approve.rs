@@ -101,7 +101,7 @@ impl ToolRegistry {
 }
 
 impl ModuleApproval<'_> {
-    /// The tool.
+    /// The tool to approve, in its current state.
     #[must_use]
     pub fn tool(&self) -> &RegisteredTool {
         &self.tool

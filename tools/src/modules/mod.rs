@@ -1,5 +1,5 @@
-//! Foreign modules: found, loaded, and compared with what was approved. The policy decides what they may
-//! do, whatever they declare.
+//! Foreign modules: found, loaded, and compared with what was approved. The policy alone decides what
+//! they may do; their declarations do not.
 //!
 //! In reading order: `folder` reads files; `outside` loads modules from them; `accept` decides which of their
 //! tools are registered; `declared` holds a tool's declaration, for people; `lock` holds the approvals;

@@ -29,7 +29,7 @@ pub(super) struct Session {
     runtime: Handle,
 }
 
-/// One command.
+/// A command to run in a session, with its limits.
 #[derive(Debug)]
 pub(super) struct CommandRequest<'a> {
     pub(super) text: &'a str,
@@ -148,7 +148,7 @@ impl Session {
     /// Notes how far the output of background jobs has been received.
     fn note_background(&mut self, exited: &Exited) {
         // Only of a command that was not killed: that error has no room for the jobs' output, so the next
-        // result brings it.
+        // result contains it.
         if exited.interruption.is_empty() {
             self.background_end = exited.background_end;
         }

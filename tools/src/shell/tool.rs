@@ -206,7 +206,7 @@ async fn run_and_pass_on(
     ran
 }
 
-/// What the model is told of a command whose end is unknown.
+/// The model's error for a command whose end is unknown.
 async fn lost_for_model(
     lost: CommandFailure,
     sidecar: &Sidecar,

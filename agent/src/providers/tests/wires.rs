@@ -16,7 +16,7 @@ pub(super) struct Wire {
     pub(super) over: &'static str,
     /// An error, as a body and as an event.
     pub(super) error: fn(&str) -> Value,
-    /// An error that a retry cannot mend; none where the protocol has only one kind.
+    /// An error that a retry cannot overcome; none where the protocol has only one kind.
     pub(super) lasting: Option<fn(&str) -> Value>,
     /// A token count alone.
     count: fn() -> Value,

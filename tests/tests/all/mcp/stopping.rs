@@ -1,4 +1,4 @@
-//! A server that is told to end: it cancels the calls of its clients, and answers each request.
+//! A server that is stopped: it cancels the calls of its clients, and answers each request.
 
 use portcullis_testing::World;
 use rustix::process::Signal;

@@ -85,7 +85,7 @@ pub(super) fn run(
     report::show(&TriedCall { result, grant: None, refusal: None, said: None }, "", options.json)
 }
 
-/// The folder that stands for `/`: the workspace, if its mounts have the same names as in the sandbox.
+/// The folder that tools see as `/`: the workspace, if its mounts have the same names as in the sandbox.
 fn root(envelope: &RunnerBootstrapEnvelope) -> Result<PathBuf, CliError> {
     workspace::prepare(envelope)?;
     let policy = PolicyFiles::find(envelope)?.load(envelope.sandbox_tier)?;
