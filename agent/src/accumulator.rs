@@ -76,11 +76,11 @@ pub struct AssembledCall {
 /// More of a call's arguments, for observers that follow a call as it grows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentsPiece {
-    /// The call.
+    /// The call's id.
     pub call_id: String,
     /// The tool's name, as far as it has come.
     pub tool: String,
-    /// The text.
+    /// The new part of the text.
     pub delta: String,
 }
 

@@ -27,7 +27,7 @@ pub struct AgentLoop {
 /// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentRun {
-    /// The run.
+    /// The run's id.
     pub run_id: String,
     /// How it ended.
     pub end: AgentEnd,
@@ -95,7 +95,7 @@ impl AgentLoop {
         let mut steps = Steps::new(self, grace_period, run_id.clone());
         let mut state = RunState::new(question);
         steps
-            .tell(AgentEvent::AgentStart { agent_id: self.config.agent_id.clone(), run_id: run_id.clone() })
+            .report(AgentEvent::AgentStart { agent_id: self.config.agent_id.clone(), run_id: run_id.clone() })
             .await;
         let end = loop {
             if let RunStep::Over { end } = state.next {
@@ -103,7 +103,7 @@ impl AgentLoop {
             }
             steps.take_one(&mut state).await;
         };
-        steps.tell(AgentEvent::AgentEnd { end: end.clone() }).await;
+        steps.report(AgentEvent::AgentEnd { end: end.clone() }).await;
         AgentRun { run_id, end, iterations: state.iterations, usage: state.usage }
     }
 }

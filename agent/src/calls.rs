@@ -1,4 +1,5 @@
-//! Runs the calls of one turn. Each call has exactly one result at the end, whatever happens to it.
+//! Runs the calls of one turn. Each call has exactly one result at the end, also if it panics, hangs or is
+//! skipped.
 
 use std::{
     collections::HashSet,
@@ -60,6 +61,8 @@ impl CallRunner<'_> {
             run_id: self.run_id.to_owned(),
             space_id: self.config.space_id.clone(),
             cancel: cancel.clone(),
+            // By the clock of `std`, which executors use; `deadline` below is by the clock of tokio, which
+            // tests can pause.
             turn_deadline: timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout)),
             on_event: self.watch.listens().then(|| listener(Arc::clone(self.watch), live.clone())),
         };
@@ -79,7 +82,7 @@ impl CallRunner<'_> {
         for (at, AssembledCall { call, refused }) in calls.into_iter().enumerate() {
             turn.requested.push(call);
             match refused {
-                Some(error) => turn.give_unrun(at, &error).await,
+                Some(error) => turn.record_refused(at, &error).await,
                 None => runnable.push(at),
             }
         }
@@ -96,7 +99,7 @@ impl CallRunner<'_> {
             match &over {
                 Some(error) => {
                     for &at in batch {
-                        turn.give_unrun(at, error).await;
+                        turn.record_refused(at, error).await;
                     }
                 }
                 None => over = turn.run_batch(batch).await,
@@ -135,20 +138,20 @@ impl TurnCalls<'_> {
     async fn run_batch(&mut self, batch: &[usize]) -> Option<ToolError> {
         let grace_period = self.calls.grace_period.clone();
         let deadline = self.deadline;
-        let given_up = async move {
+        let give_up_reason = async move {
             tokio::select! {
                 () = grace_period.over() => GiveUpReason::Cancelled,
                 () = until(deadline) => GiveUpReason::TimedOut,
             }
         };
-        tokio::pin!(given_up);
-        let given = match *batch {
-            [at] if self.never_blocks => self.run_alone(at, given_up).await,
-            _ => self.run_beside(batch, given_up).await,
+        tokio::pin!(give_up_reason);
+        let reason = match *batch {
+            [at] if self.never_blocks => self.run_alone(at, give_up_reason).await,
+            _ => self.run_beside(batch, give_up_reason).await,
         };
         // After a cancellation no further call begins.
         let is_cancelled = self.calls.grace_period.cancel.is_cancelled();
-        let (running, before) = match given.or(is_cancelled.then_some(GiveUpReason::Cancelled)) {
+        let (running, before) = match reason.or(is_cancelled.then_some(GiveUpReason::Cancelled)) {
             Some(GiveUpReason::TimedOut) => {
                 let error = ToolError::timeout("the turn's time is over");
                 (error.clone(), Some(error))
@@ -163,10 +166,10 @@ impl TurnCalls<'_> {
             if self.results[at].is_none() {
                 let begun = self.live.remove(&self.requested[at].id);
                 match (&before, begun) {
-                    (Some(before), false) => self.give_unrun(at, before).await,
+                    (Some(before), false) => self.record_refused(at, before).await,
                     _ => {
                         let result = ToolResult::without_run(self.requested[at].clone(), running.clone());
-                        self.give(at, result).await;
+                        self.record_result(at, result).await;
                     }
                 }
             }
@@ -178,7 +181,7 @@ impl TurnCalls<'_> {
     async fn run_alone(
         &mut self,
         at: usize,
-        given_up: Pin<&mut impl Future<Output = GiveUpReason>>,
+        give_up_reason: Pin<&mut impl Future<Output = GiveUpReason>>,
     ) -> Option<GiveUpReason> {
         if self.calls.grace_period.cancel.is_cancelled() {
             return None;
@@ -192,16 +195,16 @@ impl TurnCalls<'_> {
             // `biased`: a result that is ready counts, even if the call is given up at the same time.
             biased;
             result = &mut call => Ok(result),
-            given = given_up => Err(given),
+            reason = give_up_reason => Err(reason),
         };
         // A panic in its destructor is the executor's fault and must not end the run.
         let _ = embedder::call("executor", || drop(call));
         match end {
             Ok((at, result)) => {
-                self.give(at, result).await;
+                self.record_result(at, result).await;
                 None
             }
-            Err(given) => Some(given),
+            Err(reason) => Some(reason),
         }
     }
 
@@ -209,11 +212,11 @@ impl TurnCalls<'_> {
     async fn run_beside(
         &mut self,
         batch: &[usize],
-        mut given_up: Pin<&mut impl Future<Output = GiveUpReason>>,
+        mut give_up_reason: Pin<&mut impl Future<Output = GiveUpReason>>,
     ) -> Option<GiveUpReason> {
         let mut tasks = JoinSet::new();
         let mut waiting = batch.iter().copied().peekable();
-        let mut given = None;
+        let mut reason = None;
         loop {
             while tasks.len() < self.calls.config.concurrency.get()
                 && !self.calls.grace_period.cancel.is_cancelled()
@@ -221,7 +224,7 @@ impl TurnCalls<'_> {
                 // Steering skips only calls that have not begun, and the first call of a batch always begins.
                 let has_begun = waiting.len() < batch.len();
                 if has_begun && waiting.peek().is_some() && self.calls.handle.wants_to_steer() {
-                    given = Some(GiveUpReason::Steered);
+                    reason = Some(GiveUpReason::Steered);
                     break;
                 }
                 let Some(at) = waiting.next() else { break };
@@ -231,13 +234,13 @@ impl TurnCalls<'_> {
                 // `biased`: results that are ready count, even if the calls are given up at the same time.
                 biased;
                 joined = tasks.join_next() => match joined {
-                    Some(Ok((at, result))) => self.give(at, result).await,
+                    Some(Ok((at, result))) => self.record_result(at, result).await,
                     // Tasks are aborted only below, and panics inside them are caught.
                     Some(Err(_)) => {}
                     None => break,
                 },
-                end = &mut given_up => {
-                    given = Some(end);
+                end = &mut give_up_reason => {
+                    reason = Some(end);
                     break;
                 }
             }
@@ -246,15 +249,15 @@ impl TurnCalls<'_> {
         let drop_by = Instant::now() + DROP_TIME;
         while let Ok(Some(joined)) = tokio::time::timeout_at(drop_by, tasks.join_next()).await {
             if let Ok((at, result)) = joined {
-                self.give(at, result).await;
+                self.record_result(at, result).await;
             }
         }
-        given
+        reason
     }
 
     /// Announces a call, and returns the future that runs it.
     async fn begin(&mut self, at: usize) -> impl Future<Output = (usize, ToolResult)> + Send + use<> {
-        self.tell_requested(at).await;
+        self.announce(at).await;
         let call = self.requested[at].clone();
         let (executor, terms) = (Arc::clone(self.calls.executor), Arc::clone(&self.terms));
         let live = self.live.clone();
@@ -265,8 +268,8 @@ impl TurnCalls<'_> {
     }
 
     /// Gives a call that never ran the refusal as its result.
-    async fn give_unrun(&mut self, at: usize, error: &ToolError) {
-        self.tell_requested(at).await;
+    async fn record_refused(&mut self, at: usize, error: &ToolError) {
+        self.announce(at).await;
         let (call, begun) = (self.requested[at].clone(), Instant::now());
         let refused = match self.refuses_slowly {
             true => None,
@@ -277,28 +280,28 @@ impl TurnCalls<'_> {
         };
         self.refuses_slowly |= begun.elapsed() > REFUSAL_TIME;
         let result = refused.unwrap_or_else(|| ToolResult::without_run(call, error.clone()));
-        self.give(at, result).await;
+        self.record_result(at, result).await;
         // Yield: a turn may have many refusals, and each may write a log.
         tokio::task::yield_now().await;
     }
 
     /// Records a call's result under the call's id, whatever id the executor put into it.
-    async fn give(&mut self, at: usize, mut result: ToolResult) {
+    async fn record_result(&mut self, at: usize, mut result: ToolResult) {
         self.live.remove(&self.requested[at].id);
         result.call_id.clone_from(&self.requested[at].id);
         let result = Arc::new(result);
         self.results[at] = Some(Arc::clone(&result));
-        self.calls.watch.tell(AgentEvent::ToolEnd { result }).await;
+        self.calls.watch.report(AgentEvent::ToolEnd { result }).await;
     }
 
-    async fn tell_requested(&mut self, at: usize) {
+    async fn announce(&mut self, at: usize) {
         // Skip the copy when no emitter listens: arguments can be long.
         if self.terms.on_event.is_none() || std::mem::replace(&mut self.announced[at], true) {
             return;
         }
         let ToolCall { id, tool, arguments } = self.requested[at].clone();
         let requested = ToolEvent::Requested { call_id: id, tool, arguments };
-        self.calls.watch.tell(AgentEvent::Tool(requested)).await;
+        self.calls.watch.report(AgentEvent::Tool(requested)).await;
     }
 }
 
@@ -372,7 +375,7 @@ fn listener(watch: Arc<GuardedEmitter>, live: LiveCalls) -> EventFn {
         // The lock is held during the report, so that no event follows the call's end.
         let live = live.lock();
         if live.contains(call_id) {
-            watch.tell_now(AgentEvent::Tool(event.clone()));
+            watch.report_now(AgentEvent::Tool(event.clone()));
         }
     })
 }

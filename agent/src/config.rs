@@ -45,7 +45,7 @@ pub struct AgentConfig {
     /// cancelled.
     pub grace: Duration,
     /// Deadline of the calls of one turn together, counted from the end of the model's answer. The executor
-    /// is told of it; calls that outlast it by [`AgentConfig::grace`] are dropped. None means that only each
+    /// gets it; calls that outlast it by [`AgentConfig::grace`] are dropped. None means that only each
     /// call's own deadline applies.
     pub turn_timeout: Option<Duration>,
     /// How long the model may be silent before its answer counts as broken off.

@@ -81,23 +81,23 @@ impl GuardedEmitter {
     }
 
     /// Reports an event, and waits until the emitter took it.
-    pub(super) async fn tell(&self, event: AgentEvent) {
+    pub(super) async fn report(&self, event: AgentEvent) {
         if self.fault().is_some() {
-            self.tell_now(event);
+            self.report_now(event);
             return;
         }
         // Keep a copy: dropping the emitter's future drops its event too.
         let kept = event.must_arrive().then(|| event.clone());
-        let told = self.grace_period.with("emitter", async { self.emitter.emit(event).await }).await;
-        let is_stuck = matches!(told, Err(EmbedderFault::Stuck { .. }));
-        self.note(told);
+        let reported = self.grace_period.with("emitter", async { self.emitter.emit(event).await }).await;
+        let is_stuck = matches!(reported, Err(EmbedderFault::Stuck { .. }));
+        self.note(reported);
         if let Some(event) = kept.filter(|_| is_stuck) {
-            self.tell_now(event);
+            self.report_now(event);
         }
     }
 
     /// Reports an event without waiting.
-    pub(super) fn tell_now(&self, event: AgentEvent) {
+    pub(super) fn report_now(&self, event: AgentEvent) {
         if !matches!(self.fault(), Some(EmbedderFault::Panicked { .. })) {
             self.note(call("emitter", || self.emitter.emit_now(event)));
         }
@@ -113,8 +113,8 @@ impl GuardedEmitter {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn note(&self, told: Result<(), EmbedderFault>) {
-        let Err(fault) = told else { return };
+    fn note(&self, reported: Result<(), EmbedderFault>) {
+        let Err(fault) = reported else { return };
         let mut noted = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(*noted, Some(EmbedderFault::Panicked { .. })) {
             *noted = Some(fault);

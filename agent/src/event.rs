@@ -15,9 +15,9 @@ use super::{ProviderErrorKind, StopReason, Usage};
 pub enum AgentEvent {
     /// The run starts.
     AgentStart {
-        /// The agent.
+        /// The agent's id.
         agent_id: String,
-        /// The run.
+        /// The run's id.
         run_id: String,
     },
     /// The model is asked.
@@ -27,17 +27,17 @@ pub enum AgentEvent {
     },
     /// A piece of the model's text.
     TextDelta {
-        /// The text.
+        /// The new part of the text.
         delta: String,
     },
     /// A piece of the model's thinking.
     ThinkingDelta {
-        /// The text.
+        /// The new part of the text.
         delta: String,
     },
     /// The model's answer is whole. An answer with calls enters the history together with their results.
     MessageEnd {
-        /// The answer.
+        /// The model's whole answer.
         message: Arc<Message>,
     },
     /// An event of a call. [`ToolEvent::Finished`] never occurs here: [`AgentEvent::ToolEnd`] replaces it and
@@ -95,7 +95,7 @@ impl AgentEvent {
 pub enum AgentEnd {
     /// With the model's final answer.
     Answer {
-        /// Its text.
+        /// The answer's text.
         text: String,
     },
     /// The model still asked for calls in its last turn.
@@ -110,7 +110,7 @@ pub enum AgentEnd {
     },
     /// The model repeated the same call too often.
     Repeated {
-        /// The tool.
+        /// The tool's name.
         tool: String,
     },
     /// The run was cancelled.

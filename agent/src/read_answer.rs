@@ -54,14 +54,14 @@ pub(super) async fn ask(
         match delta {
             Delta::Text(delta) => {
                 reading.add(&delta)?;
-                watch.tell(AgentEvent::TextDelta { delta }).await;
+                watch.report(AgentEvent::TextDelta { delta }).await;
             }
-            Delta::Thinking(delta) => watch.tell(AgentEvent::ThinkingDelta { delta }).await,
+            Delta::Thinking(delta) => watch.report(AgentEvent::ThinkingDelta { delta }).await,
             Delta::ToolCall(delta) => match calls.push(delta) {
                 Ok(None) => {}
                 Ok(Some(piece)) => {
                     let ArgumentsPiece { call_id, tool, delta } = piece;
-                    watch.tell(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, tool, delta })).await;
+                    watch.report(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, tool, delta })).await;
                 }
                 Err(error) => return Err(reading.malformed(error.to_string())),
             },

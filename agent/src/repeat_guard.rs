@@ -4,7 +4,7 @@ use portcullis_types::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// How many identical calls in a row (same tool, same arguments) until the model is told that it repeats
+/// How many identical calls in a row (same tool, same arguments) until the model gets a hint that it repeats
 /// itself.
 pub const REPEATS_UNTIL_HINT: u32 = 3;
 
@@ -20,7 +20,7 @@ pub(super) enum Repeat {
     Hint(Message),
     /// The run ends after the results of the turn.
     End {
-        /// The tool.
+        /// The tool's name.
         tool: String,
     },
 }

@@ -41,8 +41,8 @@ impl<'a> Steps<'a> {
     }
 
     /// Reports an event, and waits until the emitter took it.
-    pub(super) async fn tell(&self, event: AgentEvent) {
-        self.watch.tell(event).await;
+    pub(super) async fn report(&self, event: AgentEvent) {
+        self.watch.report(event).await;
     }
 
     /// Takes the next step. After the last one this does nothing.
@@ -84,7 +84,7 @@ impl<'a> Steps<'a> {
         let runs = calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call);
         let repeat = state.guard.see_all(runs);
         let message = Arc::new(Message::assistant(text, asked));
-        self.tell(AgentEvent::MessageEnd { message: Arc::clone(&message) }).await;
+        self.report(AgentEvent::MessageEnd { message: Arc::clone(&message) }).await;
         let offers = match self.offers.take() {
             Some(offers) => offers,
             None => self.offer()?,
@@ -109,7 +109,7 @@ impl<'a> Steps<'a> {
         if let Repeat::End { tool } = repeat {
             return Err(AgentEnd::Repeated { tool });
         }
-        self.tell(AgentEvent::TurnEnd { iteration: state.iterations, stop, usage }).await;
+        self.report(AgentEvent::TurnEnd { iteration: state.iterations, stop, usage }).await;
         Ok(RunStep::CallModel)
     }
 
@@ -119,7 +119,7 @@ impl<'a> Steps<'a> {
         let CompleteAnswer { text, stop, usage, .. } = answer;
         self.keep_text(text.clone()).await?;
         let iteration = state.iterations;
-        self.tell(AgentEvent::TurnEnd { iteration, stop: stop.clone(), usage }).await;
+        self.report(AgentEvent::TurnEnd { iteration, stop: stop.clone(), usage }).await;
         if self.agent.handle.wants_to_steer() {
             state.turns = 0;
             return Ok(RunStep::CallModel);
@@ -170,7 +170,7 @@ impl<'a> Steps<'a> {
             return Ok(());
         }
         self.append(messages.clone()).await?;
-        self.tell(AgentEvent::Steered { messages: Arc::new(messages) }).await;
+        self.report(AgentEvent::Steered { messages: Arc::new(messages) }).await;
         Ok(())
     }
 
@@ -182,7 +182,7 @@ impl<'a> Steps<'a> {
     async fn ask(&mut self, state: &mut RunState) -> Result<CompleteAnswer, AgentEnd> {
         let offers = self.offer()?;
         state.iterations += 1;
-        self.tell(AgentEvent::TurnStart { iteration: state.iterations }).await;
+        self.report(AgentEvent::TurnStart { iteration: state.iterations }).await;
         let config = &self.agent.config;
         let (provider, silence) = (Arc::clone(&self.agent.provider), config.model_silence);
         let system = config.system.iter().map(Message::system);
@@ -218,7 +218,7 @@ impl<'a> Steps<'a> {
         }
         let message = Message::assistant(text, Vec::new());
         self.append(vec![message.clone()]).await?;
-        self.tell(AgentEvent::MessageEnd { message: Arc::new(message) }).await;
+        self.report(AgentEvent::MessageEnd { message: Arc::new(message) }).await;
         Ok(())
     }
 }

@@ -53,7 +53,7 @@ impl Provider for Script {
         assert_eq!(transcript::fault(&request.messages), None, "{:#?}", request.messages);
         self.requests.lock().expect("not poisoned").push(request);
         let turn = self.turns.lock().expect("not poisoned").pop_front();
-        let mut steps = turn.unwrap_or_else(|| say("done"));
+        let mut steps = turn.unwrap_or_else(|| text_answer("done"));
         if let Some(Step::Fail(kind)) = steps.first() {
             return Err(ProviderError::new(*kind, "as the script says"));
         }
@@ -78,7 +78,7 @@ impl Provider for Script {
 }
 
 /// An answer without calls.
-pub(super) fn say(text: &str) -> Vec<Step> {
+pub(super) fn text_answer(text: &str) -> Vec<Step> {
     vec![Step::Delta(Delta::Text(text.into())), Step::Delta(Delta::End(StopReason::Stop))]
 }
 

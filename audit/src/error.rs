@@ -21,21 +21,21 @@ pub enum AuditError {
     /// Another kind of file has the log's name: a link, a folder, a pipe, a device.
     #[error("the audit log `{path}` is not a regular file", path = .path.display())]
     NotAFile {
-        /// Its path.
+        /// The log's path.
         path: PathBuf,
     },
     /// Another process holds the log's lock for too long; it may be stopped.
     #[error("the audit log `{path}` is locked by another process since {waited:?}", path = .path.display())]
     Busy {
-        /// The log.
+        /// The log's path.
         path: PathBuf,
-        /// The time waited.
+        /// How long the lock was awaited.
         waited: Duration,
     },
     /// The log can't be read.
     #[error("cannot read the audit log `{path}`", path = .path.display())]
     Read {
-        /// The log.
+        /// The log's path.
         path: PathBuf,
         /// The I/O error of the read.
         #[source]
@@ -44,7 +44,7 @@ pub enum AuditError {
     /// A row can't be written, for instance because the disk is full. No part of it is left in the log.
     #[error("cannot write to the audit log `{path}`", path = .path.display())]
     Write {
-        /// The log.
+        /// The log's path.
         path: PathBuf,
         /// The I/O error of the write.
         #[source]
@@ -53,7 +53,7 @@ pub enum AuditError {
     /// Rows did not reach the disk. The error is permanent: the kernel reports a lost page only once.
     #[error("the audit log `{path}` cannot be synchronised to the disk", path = .path.display())]
     Sync {
-        /// The log.
+        /// The log's path.
         path: PathBuf,
         /// The I/O error of the sync.
         #[source]
@@ -62,23 +62,23 @@ pub enum AuditError {
     /// The log is shorter than this process left it.
     #[error("the audit log `{path}` was truncated: {found} bytes, {expected} expected", path = .path.display())]
     Truncated {
-        /// The log.
+        /// The log's path.
         path: PathBuf,
         /// The size that this process left.
         expected: u64,
-        /// The size now.
+        /// The log's present size in bytes.
         found: u64,
     },
     /// The log was deleted, moved away, or another file has its place.
     #[error("the audit log `{path}` was replaced or deleted while in use", path = .path.display())]
     Replaced {
-        /// The log.
+        /// The log's path.
         path: PathBuf,
     },
     /// A row that this process relies on has changed, or a following line is not a valid row.
     #[error("the audit log `{path}` was altered at byte {offset}; look at it with `portcullis audit verify`, and move it away to start a new one", path = .path.display())]
     Altered {
-        /// The log.
+        /// The log's path.
         path: PathBuf,
         /// The byte offset of the row.
         offset: u64,
@@ -86,7 +86,7 @@ pub enum AuditError {
     /// The broken end of the log is longer than a crash can explain, so it is not cut off.
     #[error("the last {bytes} bytes of the audit log `{path}` hold no valid row", path = .path.display())]
     Corrupt {
-        /// The log.
+        /// The log's path.
         path: PathBuf,
         /// The number of bytes examined.
         bytes: u64,
@@ -119,7 +119,7 @@ pub enum AuditError {
     /// A line of the log is not a row. [`super::verify()`] tells more.
     #[error("line {line} of the audit log `{path}` is not a row", path = .path.display())]
     Malformed {
-        /// The log.
+        /// The log's path.
         path: PathBuf,
         /// The line's number, from 1.
         line: u64,
@@ -130,7 +130,7 @@ pub enum AuditError {
     /// A line of the log is longer than any row.
     #[error("line {line} of the audit log `{path}` is longer than any row", path = .path.display())]
     Overlong {
-        /// The log.
+        /// The log's path.
         path: PathBuf,
         /// The line's number, from 1.
         line: u64,

@@ -31,7 +31,7 @@ pub(super) struct LogFiles {
     pub(super) dir: OwnedFd,
     /// Its path, for messages only.
     pub(super) state_dir: PathBuf,
-    /// The log.
+    /// The open log.
     pub(super) log: File,
     /// Its path, for messages only.
     pub(super) path: PathBuf,

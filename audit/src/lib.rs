@@ -41,7 +41,7 @@ pub use row::{
     Text, Verdict,
 };
 pub use sync::{SYNC_INTERVAL, SyncMode};
-pub use verify::{BreakReason, Broken, OpenBegin, VerifyReport, verify};
+pub use verify::{BreakReason, ChainBreak, OpenBegin, VerifyReport, verify};
 
 #[cfg(test)]
 mod tests;

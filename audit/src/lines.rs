@@ -18,7 +18,7 @@ pub(super) struct LogLines<F> {
     offset: u64,
 }
 
-/// One line.
+/// A line of the log, with its place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NumberedLine<'a> {
     /// Its number, from 1, counted from the start of the reading.

@@ -1,7 +1,7 @@
 //! Live files: which processes that share a log are alive, and where the open calls of dead ones begin.
 //!
 //! Before its first `begin`, a process makes a file `audit.live/<process>` and keeps it locked; the kernel
-//! releases the lock when the process dies, in whatever way. The file holds one number, the *mark*: every
+//! releases the lock when the process dies. The file holds one number, the *mark*: every
 //! `begin` of that process without an `end` stands at or after that byte of the log. So recovery after a
 //! crash reads only the last calls of the dead process and not the whole log. The mark is written before the
 //! first open `begin`. Only the syncing thread advances it, after the `end`s before it are on the disk: the

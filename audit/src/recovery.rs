@@ -40,7 +40,7 @@ impl Recovery {
 /// The end of a log that is not a row: a line that a killed process, or a power loss, left unfinished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
-    /// Its length.
+    /// The length of the removed part, in bytes.
     pub bytes: u64,
     /// The file that holds it now.
     pub kept_in: PathBuf,

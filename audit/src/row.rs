@@ -76,7 +76,7 @@ pub struct CallRecord {
 /// One row to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The call.
+    /// The call that the row is about.
     pub call: Arc<CallRecord>,
     /// The phase of the call.
     pub phase: Phase,
@@ -124,7 +124,7 @@ pub enum Phase {
 /// The result of a call with its measurements. [`CallEnding::new`] leaves the measurements out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallEnding {
-    /// The result.
+    /// Success, or the kind of the error.
     pub outcome: Outcome,
     /// The error's code, if more precise than [`CallRecord::code`].
     pub code: Option<Text>,
@@ -250,7 +250,7 @@ portcullis_types::words! {
 pub struct RecordedMount {
     /// The mount's name.
     pub name: Text,
-    /// The access.
+    /// Read or write access.
     pub access: Access,
 }
 

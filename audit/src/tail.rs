@@ -18,7 +18,7 @@ const MAX_TORN_BYTES: usize = 4 * 1024 * 1024;
 pub(super) struct Tail {
     /// The number of the last row; 0 without one.
     pub(super) seq: u64,
-    /// Its hash.
+    /// The last row's hash.
     pub(super) hash: Hash,
     /// The offset of the next row.
     pub(super) end: u64,

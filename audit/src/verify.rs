@@ -21,7 +21,7 @@ pub struct VerifyReport {
     /// unchanged and that none was cut off the end.
     pub head: String,
     /// The first break of the chain. Nothing after it is proven.
-    pub broken: Option<Broken>,
+    pub broken: Option<ChainBreak>,
     /// Calls that began and did not end: they are running, or their process died and no other has started
     /// since.
     pub open_begins: Vec<OpenBegin>,
@@ -37,12 +37,12 @@ impl VerifyReport {
 
 /// A place where the chain breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Broken {
+pub struct ChainBreak {
     /// The line's number, from 1.
     pub line: u64,
     /// The byte offset of the line.
     pub offset: u64,
-    /// The reason.
+    /// Why the line does not continue the chain.
     pub why: BreakReason,
 }
 
@@ -87,9 +87,9 @@ impl fmt::Display for BreakReason {
 pub struct OpenBegin {
     /// The number of its `begin`.
     pub seq: u64,
-    /// Its id.
+    /// The call's id.
     pub call_id: String,
-    /// Its tool.
+    /// The tool's name.
     pub tool: String,
     /// The process that made it.
     pub process: String,
@@ -116,30 +116,31 @@ struct ChainWalk {
     rows: u64,
     last_seq: u64,
     head: Hash,
-    broken: Option<Broken>,
+    broken: Option<ChainBreak>,
     open: HashMap<(String, String), Vec<OpenBegin>>,
 }
 
 impl ChainWalk {
     fn step(&mut self, line: &NumberedLine<'_>) {
+        // A torn last line is no row.
         if line.end != LineEnd::File {
             self.rows += 1;
         }
-        let glance = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes).ok();
+        let fields = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes).ok();
         if self.broken.is_none() {
-            match self.follow(line, glance.is_some()) {
+            match self.follow(line, fields.is_some()) {
                 Ok(link) => (self.last_seq, self.head) = (link.seq, link.hash),
                 Err(why) => {
                     let (line, offset) = (line.number, line.offset);
-                    self.broken = Some(Broken { line, offset, why });
+                    self.broken = Some(ChainBreak { line, offset, why });
                 }
             }
         }
         // Also after a break: the auditor wants to know these calls too.
-        if let Some(glance) = glance
+        if let Some(fields) = fields
             && line.end == LineEnd::Newline
         {
-            self.note(glance);
+            self.note(fields);
         }
     }
 
@@ -165,14 +166,14 @@ impl ChainWalk {
         }
     }
 
-    fn note(&mut self, glance: OpenCallFields<'_>) {
-        let call = (glance.process.into_owned(), glance.call_id.into_owned());
-        match glance.event {
+    fn note(&mut self, fields: OpenCallFields<'_>) {
+        let call = (fields.process.into_owned(), fields.call_id.into_owned());
+        match fields.event {
             Event::Begin => {
                 let begin = OpenBegin {
-                    seq: glance.seq,
+                    seq: fields.seq,
                     call_id: call.1.clone(),
-                    tool: glance.tool.into_owned(),
+                    tool: fields.tool.into_owned(),
                     process: call.0.clone(),
                 };
                 self.open.entry(call).or_default().push(begin);

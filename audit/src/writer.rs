@@ -80,7 +80,7 @@ impl LogWriter {
             return Ok(());
         }
         let tail = tail::read(&files.log, &files.path, size)?;
-        // No writer leaves more bytes without more rows, or the reverse.
+        // Each write adds both bytes and rows.
         if tail.end < self.end || (tail.seq > self.seq) != (tail.end > self.end) {
             return Err(altered(self.end));
         }

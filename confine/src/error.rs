@@ -14,7 +14,7 @@ pub enum ConfineError {
     /// A required layer does not exist here.
     #[error("{layer} is required, but {reason}")]
     LayerMissing {
-        /// The layer.
+        /// The layer at fault.
         layer: Layer,
         /// The missing feature of the kernel or the platform.
         reason: String,
@@ -23,19 +23,19 @@ pub enum ConfineError {
     /// prove nothing. The thread is confined from outside, or has been confined before.
     #[error("cannot prove {layer}: before it was applied, to {canary} already gave {observed}")]
     NegativeControl {
-        /// The layer.
+        /// The layer at fault.
         layer: Layer,
-        /// The attempt.
+        /// The attempt, worded to follow "to" in the message.
         canary: &'static str,
-        /// Its outcome.
+        /// The outcome of the attempt.
         observed: SyscallOutcome,
     },
     /// A layer was applied, and does not refuse what it must refuse.
     #[error("{layer} does not hold: to {canary} was to give {expected}, and gave {observed}")]
     NotRefused {
-        /// The layer.
+        /// The layer at fault.
         layer: Layer,
-        /// The attempt.
+        /// The attempt, worded to follow "to" in the message.
         canary: &'static str,
         /// The outcome that this layer must cause.
         expected: SyscallOutcome,
@@ -46,7 +46,7 @@ pub enum ConfineError {
     /// The canary file could not be made.
     #[error("create the canary {}", path.display())]
     CanaryCreate {
-        /// Its path.
+        /// The canary's path.
         path: PathBuf,
         /// The I/O error of making it.
         #[source]
@@ -56,7 +56,7 @@ pub enum ConfineError {
     /// folder.
     #[error("the canary {} is not a regular file of this user", path.display())]
     CanaryForeign {
-        /// The path.
+        /// The canary's path.
         path: PathBuf,
     },
     /// A mount's handle is not a directory, or cannot be examined.

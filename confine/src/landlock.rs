@@ -27,7 +27,7 @@ use crate::{ConfineError, LayerStatus, MountAccess, MountRule, PathAccess, PathR
 /// The first version that can forbid truncation; without that, "read-only" does not hold.
 pub(crate) const REQUIRED_ABI: u32 = 3;
 
-/// Confines the calling thread to `mounts`, for good. `abi` is the version that the kernel reported.
+/// Confines the calling thread to `mounts`, irrevocably. `abi` is the version that the kernel reported.
 pub(crate) fn restrict(mounts: &[MountRule], abi: u32) -> Result<LayerStatus, ConfineError> {
     let mut beneath = Vec::with_capacity(mounts.len());
     for (index, mount) in mounts.iter().enumerate() {
@@ -37,7 +37,7 @@ pub(crate) fn restrict(mounts: &[MountRule], abi: u32) -> Result<LayerStatus, Co
     enforce(&beneath, abi)
 }
 
-/// Confines the calling process, which has one thread, to `paths`, for good.
+/// Confines the calling process, which has one thread, to `paths`, irrevocably.
 pub(crate) fn restrict_process(paths: &[PathRule], abi: u32) -> Result<LayerStatus, ConfineError> {
     let mut beneath = Vec::with_capacity(paths.len());
     for (index, path) in paths.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Limits of a process, lowered for good, and the proof that they cannot be raised again.
+//! Limits of a process, lowered irrevocably, and the proof that they cannot be raised again.
 //!
 //! A limit that is already lower stays: nothing here raises one.
 

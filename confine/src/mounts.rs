@@ -91,7 +91,7 @@ pub enum MountError {
     /// Two paths that must be separate overlap.
     #[error("{mount} and {other} are the same folder or lie in one another")]
     Overlap {
-        /// The mount.
+        /// The mount's name.
         mount: String,
         /// The mount or private path that it overlaps.
         other: String,

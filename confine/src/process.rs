@@ -272,7 +272,7 @@ pub fn close_inherited(one_thread: &SingleThreaded) -> io::Result<()> {
 /// A child that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct EndedChild {
-    /// Its number.
+    /// The process number.
     pub pid: rustix::process::Pid,
     /// Its exit status.
     pub status: ExitStatus,

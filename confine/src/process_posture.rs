@@ -15,7 +15,7 @@ pub struct ProcessPosture {
 /// One layer of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerReport {
-    /// The layer.
+    /// The layer that was applied or is missing.
     pub layer: Layer,
     /// How far it holds.
     pub status: LayerStatus,

@@ -71,7 +71,7 @@ pub struct ProcessConfinement {
     pub user: Option<ProcessUser>,
     /// The only files, folders and devices that may be opened, or below which files may be opened.
     pub paths: Vec<PathRule>,
-    /// Its limits.
+    /// The limits of the process.
     pub limits: ProcessLimits,
     /// The target of the process's attempts, whose refusal proves the layer.
     pub canary: Canary,

@@ -27,7 +27,7 @@ use crate::{ConfineError, LayerStatus};
 
 mod process;
 
-/// Filters the calling thread's system calls, for good.
+/// Filters the calling thread's system calls, irrevocably.
 pub(crate) fn restrict() -> Result<LayerStatus, ConfineError> {
     install(programs()?)
 }

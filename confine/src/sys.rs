@@ -442,7 +442,7 @@ pub(crate) enum MountDepth {
     All,
 }
 
-/// Sets attributes of a mount, for good.
+/// Sets attributes of a mount. They cannot be cleared again.
 pub(crate) fn set_mount_attributes(
     mount: BorrowedFd<'_>,
     attributes: u64,

@@ -3,8 +3,8 @@
 //!
 //! The path is walked step by step on handles: each is judged before the next one is opened below it. The
 //! file is judged by the descriptor that is then read (no TOCTOU race). On a file system that is mounted
-//! read-only no user here can change anything, whatever the permissions are; so it is with the folders of a
-//! container's mounted configuration.
+//! read-only no user here can change anything, so its permissions do not count. An example is a container's
+//! mounted configuration.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -68,7 +68,7 @@ pub enum TrustError {
     /// It is no regular file, or no folder.
     #[error("`{}` is no regular file", path.display())]
     Kind {
-        /// Its path.
+        /// The path of the refused object.
         path: PathBuf,
     },
     /// Another user owns it, who could change it.
@@ -77,11 +77,11 @@ pub enum TrustError {
         path.display(), path.display()
     )]
     Foreign {
-        /// Its kind.
+        /// Whether it is a file or a folder.
         thing: PathObject,
-        /// Its path.
+        /// The path of the refused object.
         path: PathBuf,
-        /// Its owner.
+        /// The owner's user number.
         owner: u32,
         /// Our own user.
         own: u32,
@@ -92,11 +92,11 @@ pub enum TrustError {
         path.display(), path.display()
     )]
     Writable {
-        /// Its kind.
+        /// Whether it is a file or a folder.
         thing: PathObject,
-        /// Its path.
+        /// The path of the refused object.
         path: PathBuf,
-        /// Its permissions.
+        /// The permission bits of its mode.
         mode: u32,
         /// The users who may write it.
         by: &'static str,
@@ -370,8 +370,8 @@ fn only_the_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
     is_listed && has_owner
 }
 
-/// Whether a user's number means that user here. In a user namespace that does not map it, it stands for all
-/// users outside, and no process inside is one of them.
+/// Whether a user's number means that user here. In a user namespace that does not map it, it is
+/// the number of every user outside, and no process inside is one of them.
 fn is_mapped(uid: u32) -> bool {
     let Some(map) = lines("/proc/self/uid_map") else { return true };
     map.lines().any(|line| {

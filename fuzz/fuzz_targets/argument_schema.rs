@@ -1,4 +1,4 @@
-//! Schemas of arguments, as a stranger's module brings them.
+//! Schemas of arguments, as a foreign module declares them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

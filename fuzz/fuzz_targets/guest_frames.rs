@@ -1,4 +1,4 @@
-//! What a guest writes to its standard output: frames, or what is none.
+//! A guest's standard output: frames, or other bytes.
 //!
 //! The reader of frames is private to the runner, so its file is compiled here once more, as it is.
 #![no_main]
@@ -71,7 +71,7 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(read(input, piece, None), whole);
         assert_eq!(read_sending(input, piece), sending);
     }
-    // What the runner takes for a result is a line of its own that decodes.
+    // The runner accepts as a result only a separate line that decodes.
     if let Ok(found) = whole {
         assert!(oracle::finals(input).contains(&found));
     }

@@ -180,8 +180,9 @@ fn gone(removed: io::Result<()>, path: &Path) -> Result<(), DeletionStop> {
 impl Counts {
     fn words(&self) -> String {
         let counted = [(self.files, "file", "files"), (self.links, "symbolic link", "symbolic links")];
-        let mut words: Vec<String> = counted.iter().filter(|(count, ..)| *count > 0).map(said).collect();
-        words.push(said(&(self.directories, "directory", "directories")));
+        let mut words: Vec<String> =
+            counted.iter().filter(|(count, ..)| *count > 0).map(noun_count).collect();
+        words.push(noun_count(&(self.directories, "directory", "directories")));
         words.join(", ")
     }
 }
@@ -208,7 +209,7 @@ impl DeletionStop {
     }
 }
 
-fn said((count, one, many): &(u64, &str, &str)) -> String {
+fn noun_count((count, one, many): &(u64, &str, &str)) -> String {
     format!("{count} {}", if *count == 1 { one } else { many })
 }
 

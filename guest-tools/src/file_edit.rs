@@ -104,7 +104,7 @@ impl EditedText {
             )));
         }
         if count > 1 && !all {
-            let lines = told_lines(text, &places, count);
+            let lines = line_list(text, &places, count);
             return Err(ToolError::failed(format!(
                 "'old_text' is {count} times in `{path}` ({lines}): add lines around it until it is there \
                  once, or set 'replace_all'"
@@ -136,7 +136,7 @@ impl EditedText {
     /// The report for the model: the number of replacements, their places, and the lines before and after.
     fn report(&self, old: &str, path: &GuestPath) -> String {
         let Self { count, places, .. } = self;
-        let lines = told_lines(old, places, *count);
+        let lines = line_list(old, places, *count);
         let times = if *count == 1 { "1 replacement".to_owned() } else { format!("{count} replacements") };
         let shown = hunks::show(old, &self.text, places, self.old_bytes, self.new_bytes);
         format!("edited {path}: {times} ({lines})\n{shown}")
@@ -195,19 +195,19 @@ fn has_bare_line_feed(text: &str) -> bool {
 }
 
 /// `line 3`, or `lines 3, 9 and 4 more`.
-fn told_lines(text: &str, places: &[usize], count: usize) -> String {
-    let mut told = String::from(if count == 1 { "line " } else { "lines " });
+fn line_list(text: &str, places: &[usize], count: usize) -> String {
+    let mut list = String::from(if count == 1 { "line " } else { "lines " });
     let (mut line, mut from) = (1, 0);
     for (index, place) in places.iter().enumerate() {
         line += line_breaks(&text[from..*place]);
         from = *place;
-        told.push_str(if index == 0 { "" } else { ", " });
-        told.push_str(&line.to_string());
+        list.push_str(if index == 0 { "" } else { ", " });
+        list.push_str(&line.to_string());
     }
     if count > places.len() {
-        told.push_str(&format!(" and {} more", count - places.len()));
+        list.push_str(&format!(" and {} more", count - places.len()));
     }
-    told
+    list
 }
 
 fn line_breaks(text: &str) -> usize {

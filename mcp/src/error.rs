@@ -39,7 +39,7 @@ pub enum McpError {
     /// The server cannot listen at the address.
     #[error("cannot listen at {address}")]
     Listen {
-        /// The address.
+        /// The address and port to listen at.
         address: SocketAddr,
         /// The system's reason.
         #[source]
@@ -50,13 +50,13 @@ pub enum McpError {
         "{address} can be reached from other machines, and there is no encryption: give --allow-remote if that is wanted"
     )]
     Remote {
-        /// The address.
+        /// The address and port to listen at.
         address: SocketAddr,
     },
     /// The token cannot be read or stored.
     #[error("cannot use the token in `{}`", path.display())]
     Token {
-        /// The file.
+        /// The token file's path.
         path: PathBuf,
         /// The fault of the file.
         #[source]

@@ -23,7 +23,7 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// Accepts a request, unless one with its id is still unanswered or was cancelled: messages about the two
-    /// could not be told apart.
+    /// would be ambiguous.
     pub(super) fn begin(&self, id: &RequestId) -> bool {
         !self.cancelled.contains(&self.hasher.hash_one(id))
             && self.awaited.send_if_modified(|ids| ids.insert(id.clone()))

@@ -44,7 +44,7 @@ pub(super) const NO_SESSION: &str =
 /// Error for requests during shutdown; from the range that JSON-RPC reserves for servers.
 const ENDING: ErrorCode = ErrorCode(-32000);
 
-/// The transport.
+/// Transport of one client: a JSON message on each line.
 pub(super) struct LineTransport<R, W> {
     input: BufReader<R>,
     /// The current line as far as it was read. It lives here so that a cancelled read loses nothing.
@@ -143,7 +143,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ()> {
         self.unreadable += 1;
         tracing::info!("a message was not taken: {}", error.message);
-        self.say(id, error).await;
+        self.reply_error(id, error).await;
         if self.unreadable >= self.limits.unreadable { Err(()) } else { Ok(()) }
     }
 
@@ -152,7 +152,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     ///
     /// # Cancellation
     /// Safe: another task writes the answer.
-    async fn say(&mut self, id: Option<RequestId>, error: ErrorData) {
+    async fn reply_error(&mut self, id: Option<RequestId>, error: ErrorData) {
         let answer = self.write(JsonRpcMessage::error(error, id));
         let sent = super::task::detached(async move {
             let _ = answer.await;
@@ -165,8 +165,8 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         match request {
             ClientRequest::InitializeRequest(_) => self.has_begun = true,
             ClientRequest::PingRequest(_) => {}
-            // A request that names a revision without sessions passes, and is told the supported revisions.
-            // Naming a revision with sessions does not begin one: that takes `initialize`.
+            // A request that names a revision without sessions passes; its answer lists the supported
+            // revisions. Naming a revision with sessions does not begin one: that takes `initialize`.
             other => {
                 let meta = other.get_meta();
                 let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
@@ -313,7 +313,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                 Some(JsonRpcMessage::Request(request)) => {
                     self.in_flight.end(&request.id);
                     let error = ErrorData::new(ENDING, "the server ends: this request was not taken", None);
-                    self.say(Some(request.id), error).await;
+                    self.reply_error(Some(request.id), error).await;
                 }
                 Some(_) => {}
             }

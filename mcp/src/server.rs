@@ -101,7 +101,7 @@ impl McpServer {
         ClientSession::new(self.clone(), presence)
     }
 
-    /// Waits until none of these cancelled calls runs; once the server was told to stop, at most
+    /// Waits until none of these cancelled calls runs; once the server is stopping, at most
     /// [`McpLimits::stop`].
     ///
     /// # Cancellation

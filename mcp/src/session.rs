@@ -41,13 +41,13 @@ pub(super) struct ClientSession {
     threshold: Mutex<Threshold>,
     presence: ClientPresence,
     /// Notifies the client when the tools change; ends with the session.
-    herald: OnceLock<Task>,
+    change_notifier: OnceLock<Task>,
 }
 
 /// Whether a client is present, and which of its calls run. Shared by its transport and its session.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientPresence {
-    /// Fires when the client is gone for good, or the server shall stop: calls are cancelled.
+    /// Fires when the client is gone and cannot come back, or when the server stops: calls are cancelled.
     pub(super) gone: CancellationToken,
     /// The calls of the session.
     pub(super) running: RunningCalls,
@@ -63,7 +63,7 @@ impl ClientSession {
             approvals: Arc::default(),
             threshold: Mutex::default(),
             presence,
-            herald: OnceLock::new(),
+            change_notifier: OnceLock::new(),
         })
     }
 
@@ -92,7 +92,7 @@ impl ClientSession {
     fn announce_changes(&self, peer: Peer<RoleServer>) {
         let server = self.server.clone();
         let mut changes = server.changes();
-        self.herald.get_or_init(|| {
+        self.change_notifier.get_or_init(|| {
             task::spawn(async move {
                 let mut known = Arc::clone(&changes.borrow_and_update());
                 loop {
@@ -102,7 +102,7 @@ impl ClientSession {
                         biased;
                         changed = changes.changed() => if changed.is_err() { return },
                         () = of_registry.changed() => {
-                            // Lists the tools anew.
+                            // Lists the tools again.
                             server.offered();
                             continue;
                         }

@@ -63,7 +63,7 @@ pub(super) fn decode(text: &[u8]) -> Result<DecodedMessage, Unreadable> {
         Ok(message) => (message, None),
         Err(error) => {
             let rewritten = without_arguments(text).ok_or_else(|| refusal(text, &error))?;
-            // The first error is told: it is about the text that the client sent.
+            // Report the first error: it is about the text that the client sent.
             let message = serde_json::from_slice(&rewritten).map_err(|_other| refusal(text, &error))?;
             (message, Some(rewritten))
         }

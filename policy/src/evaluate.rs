@@ -11,7 +11,7 @@ use crate::{
 /// One call, as the policy sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRequest<'a> {
-    /// The tool.
+    /// The called tool.
     pub tool: &'a ToolFacts,
     /// The subjects of its arguments, by their roles. An omitted argument has no subject.
     pub subjects: &'a [RequestedSubject],
@@ -23,7 +23,7 @@ pub struct CallRequest<'a> {
 pub enum RequestedSubject {
     /// A file or folder.
     Path {
-        /// The argument.
+        /// The argument's name.
         argument: String,
         /// The path that it names.
         path: GuestPath,
@@ -32,14 +32,14 @@ pub enum RequestedSubject {
     },
     /// An address.
     Url {
-        /// The argument.
+        /// The argument's name.
         argument: String,
         /// The address that it names.
         url: String,
     },
     /// A shell command.
     Command {
-        /// The argument.
+        /// The argument's name.
         argument: String,
         /// The command line.
         command: String,
@@ -47,8 +47,7 @@ pub enum RequestedSubject {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Decides on one call: what it may run with and nothing else. `approval` in the grant may still ask for
-    /// somebody's consent.
+    /// Decides one call. A granted call may still need an approval ([`Grant::approval`]).
     ///
     /// The decision is on names. A link may make another file of a name that passed here: the mount's directory
     /// handle must refuse that with a [`Denial`] of its own.

@@ -35,9 +35,9 @@ pub struct Grant {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrantedMount {
-    /// Its name.
+    /// The mount's name, the first part of its guest paths.
     pub name: MountName,
-    /// The granted access.
+    /// Read or write access.
     pub access: Access,
 }
 

@@ -114,8 +114,8 @@ fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// An operation touches only what its steps touch, each with its own grant. A profile for the operation
-/// itself would have no effect, and promise one.
+/// An operation touches only what its steps touch, each with its own grant. A profile of the operation itself
+/// is refused: it would have no effect, but readers would expect one.
 fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     if let Some(profile) = stated_profile(operation.name, file)
         && profile.value != ProfileName::NOTHING

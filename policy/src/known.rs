@@ -78,7 +78,7 @@ pub(crate) struct ToolPlace {
 
 impl ToolPlace {
     pub(crate) fn new(name: &PlacedValue<ToolName>, optional: bool, faults: &Faults<'_>) -> Self {
-        Self { name: name.value.clone(), optional, place: faults.told(name.at, &name.key, "") }
+        Self { name: name.value.clone(), optional, place: faults.fault_at(name.at, &name.key, "") }
     }
 }
 

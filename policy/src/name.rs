@@ -21,7 +21,7 @@ pub struct ProfileName(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is no name of a {what}: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
 pub struct InvalidName {
-    /// The text.
+    /// The refused text.
     pub name: String,
     /// The kind of name that was expected.
     pub what: &'static str,

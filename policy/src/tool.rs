@@ -30,7 +30,8 @@ pub struct ToolFacts {
 
 impl ToolFacts {
     /// Whether a call may run a command where the policy has a shell: the tool declares an argument that is
-    /// one, and is our own tool of the shell. A guest has no shell whatever it declares.
+    /// one, and is our own tool of the shell. A guest never has a shell, even if it declares
+    /// such an argument.
     #[must_use]
     pub fn may_run_commands(&self) -> bool {
         let declares = self.roles.iter().any(|role| role.role == RoleKind::Command);

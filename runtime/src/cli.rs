@@ -13,10 +13,12 @@ mod serve;
 mod shell_option;
 mod tool;
 
-pub(crate) use agent::{Agent, Demo};
-pub(crate) use serve::Serve;
+pub(crate) use agent::{AgentOptions, DemoOptions};
+pub(crate) use serve::ServeOptions;
 pub(crate) use shell_option::ShellOption;
-pub(crate) use tool::{Approve, Build, New, Revoke, Test, Tool, Try};
+pub(crate) use tool::{
+    ApproveOptions, BuildOptions, NewOptions, RevokeOptions, TestOptions, ToolCommand, TryOptions,
+};
 
 /// The agent and run of calls from the command line.
 pub(crate) const CLI_ID: &str = "cli";
@@ -37,7 +39,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) common: Common,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// The options of every command.
@@ -86,23 +88,23 @@ pub(crate) struct Common {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Call(Call),
-    Tools(Tools),
+pub(crate) enum CliCommand {
+    Call(CallOptions),
+    Tools(ToolsOptions),
     /// Author a tool, or decide on one of a module from outside.
     #[command(subcommand)]
-    Tool(Tool),
+    Tool(ToolCommand),
     /// Show or check a policy.
     #[command(subcommand)]
-    Policy(Policy),
+    Policy(PolicyCommand),
     /// Read or verify the audit log.
     #[command(subcommand)]
-    Audit(Audit),
-    Agent(Agent),
-    Demo(Demo),
-    Shell(Shell),
-    Serve(Serve),
-    Doctor(Doctor),
+    Audit(AuditCommand),
+    Agent(AgentOptions),
+    Demo(DemoOptions),
+    Shell(ShellCommandOptions),
+    Serve(ServeOptions),
+    Doctor(DoctorOptions),
 }
 
 /// Call one tool.
@@ -126,7 +128,7 @@ Examples:
 Exit codes:
   0 the tool answered    1 the call failed       2 wrong usage, or a policy that cannot be used
   3 denied               4 timed out             5 what the tool needs is not available")]
-pub(crate) struct Call {
+pub(crate) struct CallOptions {
     /// The tool's name, as in `portcullis tools`.
     #[arg(value_name = "TOOL")]
     pub(crate) tool: String,
@@ -179,7 +181,7 @@ pub(crate) struct Modules {
 /// The formats for models and clients leave out tools that the policy switches off, and those that their author
 /// hides.
 #[derive(Debug, Args)]
-pub(crate) struct Tools {
+pub(crate) struct ToolsOptions {
     #[command(flatten)]
     pub(crate) format: ToolsFormat,
 
@@ -219,7 +221,7 @@ pub(crate) struct ToolsFormat {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Policy {
+pub(crate) enum PolicyCommand {
     /// Print the policy that holds when there is no other; a good file to start from.
     Default,
     /// Check a policy and show what it gives to whom.
@@ -241,7 +243,7 @@ pub(crate) enum Policy {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Audit {
+pub(crate) enum AuditCommand {
     /// Show the newest rows of the audit log, the newest last.
     Log {
         /// How many rows to show; 0 means all.
@@ -268,7 +270,7 @@ pub(crate) enum Audit {
 /// Ctrl-C cancels the command that runs. Where a person types the lines, the next one may follow; a list of them
 /// ends there.
 #[derive(Debug, Args)]
-pub(crate) struct Shell {
+pub(crate) struct ShellCommandOptions {
     /// The command, after `--`.
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
@@ -279,7 +281,7 @@ pub(crate) struct Shell {
 /// A worker thread is started, confined as for a call, and tries what it must not be able to do. Exits with
 /// 0 if all that the policy requires was seen to hold, else with 5.
 #[derive(Debug, Args)]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorOptions {
     /// Print the findings as JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -334,7 +336,7 @@ mod tests {
     #[test]
     fn a_call_has_the_defaults_of_the_manual() {
         let cli = parse("call echo").expect("parses");
-        let Command::Call(call) = cli.command else { panic!("not a call") };
+        let CliCommand::Call(call) = cli.command else { panic!("not a call") };
         assert_eq!((call.tool.as_str(), call.arguments.as_str(), call.run.as_str()), ("echo", "{}", "cli"));
         assert!(!call.approve && !call.json && call.modules.files.is_empty());
         assert_eq!(cli.common.workspace, PathBuf::from("./workspace"));
@@ -358,7 +360,7 @@ mod tests {
 
     #[test]
     fn standard_input_is_a_dash() {
-        let Command::Call(call) = parse("call file_write - --json").expect("parses").command else {
+        let CliCommand::Call(call) = parse("call file_write - --json").expect("parses").command else {
             panic!("not a call")
         };
         assert_eq!(call.arguments, "-");
@@ -367,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_tool_is_tried_in_this_folder_unless_another_is_named() {
-        let Command::Tool(Tool::Try(options)) = parse("tool try x").expect("parses").command else {
+        let CliCommand::Tool(ToolCommand::Try(options)) = parse("tool try x").expect("parses").command else {
             panic!("not a try")
         };
         assert_eq!((options.arguments.as_str(), options.package.dir), ("{}", PathBuf::from(".")));

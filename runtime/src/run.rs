@@ -12,7 +12,7 @@ use portcullis_types::chain;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, CliCommand},
     command,
     output::stream,
 };
@@ -36,11 +36,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // concealed, an ordinary user's process cannot open it any more. It is opened once and stays open.
     let _is_there = HostWasmToolRunner::has_pagemap_scan();
     if let Err(error) = conceal_memory() {
-        stream::tell(&format!("error: this process's memory cannot be concealed: {}\n", chain(&error)));
+        stream::write_stderr(&format!(
+            "error: this process's memory cannot be concealed: {}\n",
+            chain(&error)
+        ));
         return ExitCode::FAILURE;
     }
     let args: Vec<OsString> = args.into_iter().collect();
-    // Not a command: the program started itself to compile a module from outside.
+    // Not a command: the program started itself to compile a foreign module.
     if is_compiler(&args) {
         return compile_from_stdin(&args);
     }
@@ -58,7 +61,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match command::dispatch(cli) {
         Ok(code) => code,
         Err(error) => {
-            stream::tell(&error.report());
+            stream::write_stderr(&error.report());
             error.exit_code()
         }
     }
@@ -69,7 +72,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 const SERVER_LOG: &str = "warn,rmcp=error";
 
 /// Starts the log. A second call in one process has no effect.
-fn log_to_stderr(command: &Command) {
+fn log_to_stderr(command: &CliCommand) {
     let colours = if stream::stderr_is_terminal() { Colours::Shown } else { Colours::Left };
     let builder = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -79,11 +82,11 @@ fn log_to_stderr(command: &Command) {
         Ok(text) if !text.is_empty() => match log_filter(&text) {
             Ok(filter) => builder.with_env_filter(filter).try_init(),
             Err(error) => {
-                stream::tell(&format!("warning: {LOG_VARIABLE} is not used: {error}\n"));
+                stream::write_stderr(&format!("warning: {LOG_VARIABLE} is not used: {error}\n"));
                 builder.with_max_level(LevelFilter::WARN).try_init()
             }
         },
-        _ if matches!(command, Command::Serve(_)) => {
+        _ if matches!(command, CliCommand::Serve(_)) => {
             builder.with_env_filter(EnvFilter::new(SERVER_LOG)).try_init()
         }
         // The default level without a filter, which would slow down every start.

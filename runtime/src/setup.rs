@@ -23,7 +23,7 @@ use crate::{
     workspace,
 };
 
-/// How long a start may take before a person at a terminal is told the reason.
+/// How long a start may take before the terminal shows the reason.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 /// The length of the workspace's hash in the name of its state folder.
@@ -56,7 +56,7 @@ pub(crate) fn envelope(common: &Common) -> Result<RunnerBootstrapEnvelope, CliEr
     Ok(envelope)
 }
 
-/// As [`envelope`], with modules from outside.
+/// As [`envelope`], with foreign modules.
 pub(crate) fn envelope_with(common: &Common, modules: Modules) -> Result<RunnerBootstrapEnvelope, CliError> {
     let mut envelope = envelope(common)?;
     envelope.modules = modules.files;
@@ -100,7 +100,7 @@ pub(crate) async fn described(
 /// As [`registry`], with policy texts that were read before.
 ///
 /// # Cancellation
-/// As there.
+/// As for [`registry`].
 pub(crate) async fn registry_under(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
@@ -123,7 +123,7 @@ impl SlowStartNotice {
         // Without the thread the notice is missing; the start goes on.
         let _ = std::thread::Builder::new().name("portcullis-notice".to_owned()).spawn(move || {
             if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                stream::tell("compiling tools; this happens once for each module\n");
+                stream::write_stderr("compiling tools; this happens once for each module\n");
             }
         });
         Self { _done: done }

@@ -17,7 +17,7 @@ use portcullis_types::ShellPosture;
 
 use crate::cli::{Common, ShellOption};
 
-/// The path of this program, valid even if its file was replaced. The program compiles modules from outside,
+/// The path of this program, valid even if its file was replaced. The program compiles foreign modules,
 /// and is the sidecar of its shell.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";
 

@@ -16,7 +16,7 @@ pub enum GuestFault {
     /// It ran until its deadline.
     #[error("the tool did not finish within {limit:?}")]
     Timeout {
-        /// Its time limit.
+        /// The call's time limit.
         limit: Duration,
     },
     /// The caller cancelled the call.
@@ -70,7 +70,7 @@ pub enum GuestFault {
     /// It ended with an exit code other than 0.
     #[error("the tool ended with exit code {code}")]
     ExitCode {
-        /// The code.
+        /// The exit code.
         code: i32,
     },
     /// It trapped.
@@ -159,9 +159,9 @@ pub enum WasmError {
     /// The module is too large.
     #[error("the module has {bytes} bytes; at most {limit} are allowed")]
     ModuleTooLarge {
-        /// Its size.
+        /// The module's size in bytes.
         bytes: usize,
-        /// The limit.
+        /// The greatest allowed size, in the same unit.
         limit: usize,
     },
     /// The module is not valid for this engine.
@@ -224,9 +224,9 @@ pub enum WasmError {
     Declares {
         /// The part: too long, or too many.
         what: String,
-        /// Its size: bytes, or a number.
+        /// The part's size: bytes of a text, or the number of entries of a list.
         size: usize,
-        /// The limit.
+        /// The greatest allowed size, in the same unit.
         limit: usize,
     },
     /// The confinement of the worker thread could not be proven before the call.
@@ -241,13 +241,13 @@ pub enum WasmError {
     /// A grant names a mount that was not opened.
     #[error("the grant names mount `{mount}`, which this runner does not have")]
     UnknownMount {
-        /// The mount.
+        /// The mount's name.
         mount: String,
     },
     /// A mount's directory handle cannot be used.
     #[error("cannot hand mount `{mount}` to the guest")]
     Preopen {
-        /// The mount.
+        /// The mount's name.
         mount: String,
         /// The engine's reason.
         source: wasmtime::Error,

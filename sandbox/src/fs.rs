@@ -378,8 +378,8 @@ impl GuestFs {
         if !writes {
             // One such name must not cost a search of the whole mount: the guest is refused the file and goes
             // on. A path that the call itself names was judged before (`pipeline/authorize.rs`).
-            let is_at_home = self.preopens[preopen].handle.name().is_vault();
-            let is_readable = is_at_home || self.exposed.suspects(stat).is_none();
+            let is_vault = self.preopens[preopen].handle.name().is_vault();
+            let is_readable = is_vault || self.exposed.suspects(stat).is_none();
             return if is_readable { Ok(()) } else { Err(Errno::PERM) };
         }
         let below = self.below_mount(preopen, target.as_fd(), None)?;

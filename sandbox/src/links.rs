@@ -47,12 +47,12 @@ pub struct ExposedFiles {
     files: BTreeSet<FileIdentity>,
     /// Some of them, as shown to a person or a model.
     named: Vec<String>,
-    unknown: Option<Unknown>,
+    unknown: Option<UnknownReason>,
 }
 
 /// Why the search could not tell which private files have a name elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unknown {
+pub enum UnknownReason {
     /// There are more entries than the limit.
     TooMany,
     /// A search did not end in time.
@@ -67,7 +67,7 @@ pub enum LinkSuspicion {
     /// It is a private file.
     Private,
     /// It may be a private file.
-    Unknown(Unknown),
+    Unknown(UnknownReason),
 }
 
 impl ExposedFiles {
@@ -103,18 +103,18 @@ impl ExposedFiles {
         self.files.len() - self.named.len()
     }
 
-    fn unknown(why: Unknown) -> Self {
+    fn unknown(why: UnknownReason) -> Self {
         Self { unknown: Some(why), ..Self::default() }
     }
 
-    fn of(found: BTreeMap<FileIdentity, String>, unknown: Option<Unknown>) -> Self {
+    fn of(found: BTreeMap<FileIdentity, String>, unknown: Option<UnknownReason>) -> Self {
         let files = found.keys().copied().collect();
         let named = found.into_values().take(MAX_NAMED).collect();
         Self { files, named, unknown }
     }
 }
 
-impl Unknown {
+impl UnknownReason {
     /// The reason and the remedy, for a model and a person.
     #[must_use]
     pub fn hint(self) -> String {

@@ -51,17 +51,17 @@ impl Pool {
 
     /// Hands a job to an idle thread, or to a new one.
     pub(super) fn submit(self: &Arc<Self>, job: WorkerJob) -> Result<(), WasmError> {
-        let mut seat = self.take_seat(&job)?;
+        let mut lease = self.take_lease(&job)?;
         let mut job = job;
         loop {
             let idle = self.idle().pop();
-            let Some(back) = idle else { return worker::start(self, job, seat) };
-            let assignment = Assignment { job, seat, back: back.clone() };
+            let Some(back) = idle else { return worker::start(self, job, lease) };
+            let assignment = Assignment { job, lease, back: back.clone() };
             // A worker that has ended meanwhile returns the job.
             match back.try_send(assignment) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Disconnected(returned) | TrySendError::Full(returned)) => {
-                    (job, seat) = (returned.job, returned.seat);
+                    (job, lease) = (returned.job, returned.lease);
                 }
             }
         }
@@ -79,11 +79,11 @@ impl Pool {
         written_off
     }
 
-    fn take_seat(self: &Arc<Self>, job: &WorkerJob) -> Result<WorkerLease, WasmError> {
+    fn take_lease(self: &Arc<Self>, job: &WorkerJob) -> Result<WorkerLease, WasmError> {
         let stuck = self.stuck.load(Ordering::Acquire);
-        let seats = self.max_busy + MAX_STUCK;
+        let limit = self.max_busy + MAX_STUCK;
         let taken = self.setup.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |busy| {
-            (stuck <= MAX_STUCK && busy < seats).then_some(busy + 1)
+            (stuck <= MAX_STUCK && busy < limit).then_some(busy + 1)
         });
         match taken {
             Ok(_) => Ok(WorkerLease { pool: Arc::downgrade(self), control: Arc::clone(&job.control) }),

@@ -124,7 +124,7 @@ impl Listener {
 /// The description of one call.
 #[derive(Debug)]
 pub struct GuestJob {
-    /// The guest.
+    /// The compiled module to run.
     pub module: Arc<GuestModule>,
     /// The call frame's JSON.
     pub stdin: Vec<u8>,

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn says(stdout: &[u8], what: &str) {
+    fn check_fault(stdout: &[u8], what: &str) {
         let mut reader = FrameReader::new(None, None);
         let fault = reader.write(stdout).and_then(|()| reader.finish().map(drop)).expect_err("no frame");
         let said = fault.to_string();
@@ -350,14 +350,14 @@ mod tests {
 
     #[test]
     fn a_stray_print_is_named_as_what_it_is() {
-        says(b"hello\n{\"ok\":\"a\"}\n", "text, `hello`");
-        says(b"42\n", "text, `42`");
-        says(b"hello {\"ok\":\"a\"}\n", "text before a frame, `hello {");
-        says(b"\x1b[2Jclear\n", "text, `\\u{1b}[2Jclear`");
-        says(b"caf\xe9\n{\"ok\":\"a\"}\n", "it is not UTF-8");
-        says(b"{\"n\": 1}\n", "unknown");
-        says(b"{\"ok\":\"a\"}\nhello\n", "after its result");
-        says("x".repeat(10_000).as_bytes(), "…`");
+        check_fault(b"hello\n{\"ok\":\"a\"}\n", "text, `hello`");
+        check_fault(b"42\n", "text, `42`");
+        check_fault(b"hello {\"ok\":\"a\"}\n", "text before a frame, `hello {");
+        check_fault(b"\x1b[2Jclear\n", "text, `\\u{1b}[2Jclear`");
+        check_fault(b"caf\xe9\n{\"ok\":\"a\"}\n", "it is not UTF-8");
+        check_fault(b"{\"n\": 1}\n", "unknown");
+        check_fault(b"{\"ok\":\"a\"}\nhello\n", "after its result");
+        check_fault("x".repeat(10_000).as_bytes(), "…`");
     }
 
     #[test]

@@ -132,16 +132,16 @@ pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) job: WorkerJob,
-    pub(super) seat: WorkerLease,
+    pub(super) lease: WorkerLease,
     /// The sender for this worker's next job. It travels with the job: an idle worker holds no sender, so it
     /// ends when its pool does.
     pub(super) back: SyncSender<Assignment>,
 }
 
 /// Starts a worker with its first job in its channel.
-pub(super) fn start(pool: &Arc<Pool>, job: WorkerJob, seat: WorkerLease) -> Result<(), WasmError> {
+pub(super) fn start(pool: &Arc<Pool>, job: WorkerJob, lease: WorkerLease) -> Result<(), WasmError> {
     let (back, receiver) = mpsc::sync_channel(1);
-    let first = Assignment { job, seat, back: back.clone() };
+    let first = Assignment { job, lease, back: back.clone() };
     // The receiver is alive and the channel is empty, so this cannot fail.
     back.try_send(first).map_err(|_cause| WasmError::WorkerLost)?;
     drop(back);
@@ -162,7 +162,7 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
     let _entered = runtime.enter();
     let thread = ThreadTarget::current();
     let proven = confine_current_thread(&setup.confinement);
-    while let Some(Assignment { mut job, seat, back }) = receive(receiver, setup) {
+    while let Some(Assignment { mut job, lease, back }) = receive(receiver, setup) {
         job.control.runs_on(thread);
         let report = serve(setup, &proven, &mut job);
         let WorkerJob { watch, reply, .. } = job;
@@ -170,8 +170,8 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
         // Before the answer is sent, so that the caller's next call finds this worker idle. A thread whose
         // confinement failed is not reused.
         match proven {
-            Ok(_) => seat.leave_idle(back),
-            Err(_) => drop(seat),
+            Ok(_) => lease.leave_idle(back),
+            Err(_) => drop(lease),
         }
         // A call that was written off has no receiver any more.
         let _ = reply.send(report);

@@ -1,4 +1,4 @@
-//! Access to the files that a tool was lent.
+//! Access to the files that a call was granted.
 //!
 //! In a module the operating system's calls go through the sandbox, so a tool uses `std::fs` like any
 //! program. This module provides three more things: the host path of a guest path ([`locate`]), which a test

@@ -23,7 +23,7 @@
 //! ```
 //!
 //! The same function serves a native registry (`greet_tool()`) and a sandboxed module ([`export_tools!`]).
-//! [`macro@tool`] documents the attribute in full, [`fs`] how a tool opens the files that it was lent, and
+//! [`macro@tool`] documents the attribute in full, [`fs`] how a tool opens the files that it was granted, and
 //! [`testing`] how to test it without a sandbox.
 //!
 //! This crate grants nothing. A tool declares its wishes; the operator's policy decides.

@@ -89,8 +89,8 @@ impl From<Never> for ToolError {
 /// Which kind of error is it? Asked as `(&&&Ask::about(&error)).error()`.
 pub trait KnownError {
     /// An error with a message for the model.
-    fn error(&self) -> Told {
-        Told
+    fn error(&self) -> ModelError {
+        ModelError
     }
 }
 
@@ -99,8 +99,8 @@ impl<E: Into<ToolError>> KnownError for &&Ask<E> {}
 /// See [`KnownError`].
 pub trait StandardError {
     /// Any other error, for the operator.
-    fn error(&self) -> Hidden {
-        Hidden
+    fn error(&self) -> OperatorError {
+        OperatorError
     }
 }
 
@@ -109,8 +109,8 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> StandardError for &Ask<E> {}
 /// See [`KnownError`].
 pub trait AnyError {
     /// Not an error.
-    fn error(&self) -> Told {
-        Told
+    fn error(&self) -> ModelError {
+        ModelError
     }
 }
 
@@ -118,20 +118,20 @@ impl<E> AnyError for Ask<E> {}
 
 /// The error has a message for the model.
 #[derive(Debug)]
-pub struct Told;
+pub struct ModelError;
 
 /// The error is for the operator.
 #[derive(Debug)]
-pub struct Hidden;
+pub struct OperatorError;
 
-impl Told {
+impl ModelError {
     /// Converts the error.
     pub fn error<E: ToolFailure>(self, error: E) -> ToolError {
         error.into_tool_error()
     }
 }
 
-impl Hidden {
+impl OperatorError {
     /// Hides the error.
     pub fn error<E: Into<Box<dyn Error + Send + Sync>>>(self, error: E) -> ToolError {
         ToolError::from(error.into())
@@ -141,8 +141,8 @@ impl Hidden {
 /// Which kind of value is it? Asked as `(&&&&Ask::about(&value)).output()`.
 pub trait KnownOutput {
     /// A value with its own conversion.
-    fn output(&self) -> Shown {
-        Shown
+    fn output(&self) -> ConvertedOutput {
+        ConvertedOutput
     }
 }
 
@@ -151,8 +151,8 @@ impl<T: IntoToolOutput> KnownOutput for &&&Ask<T> {}
 /// See [`KnownOutput`]. Without it the `Ok` and `Err` of a result within a result would pass for data.
 pub trait NestedResult {
     /// A result with unsupported parts.
-    fn output(&self) -> Shown {
-        Shown
+    fn output(&self) -> ConvertedOutput {
+        ConvertedOutput
     }
 }
 
@@ -171,8 +171,8 @@ impl<T: Serialize> DataOutput for &Ask<T> {}
 /// See [`KnownOutput`].
 pub trait AnyOutput {
     /// An unsupported value.
-    fn output(&self) -> Shown {
-        Shown
+    fn output(&self) -> ConvertedOutput {
+        ConvertedOutput
     }
 }
 
@@ -180,13 +180,13 @@ impl<T> AnyOutput for Ask<T> {}
 
 /// The value has its own conversion.
 #[derive(Debug)]
-pub struct Shown;
+pub struct ConvertedOutput;
 
 /// The value is data.
 #[derive(Debug)]
 pub struct Data;
 
-impl Shown {
+impl ConvertedOutput {
     /// Converts the value.
     ///
     /// # Errors
@@ -212,13 +212,13 @@ impl Data {
 pub struct OutputOf<T>(PhantomData<fn() -> T>);
 
 impl<T> OutputOf<T> {
-    /// The selector.
+    /// The value on which method resolution selects an implementation.
     pub const NEW: Self = Self(PhantomData);
 }
 
 /// See [`OutputOf`]: `Json` of described data, bare or in a `Result`.
 pub trait Declared {
-    /// The schema.
+    /// The data's schema.
     fn schema(&self) -> Option<JsonSchema>;
 }
 
@@ -235,14 +235,14 @@ impl<T: Serialize + schemars::JsonSchema, E> Declared for &&&&&&OutputOf<Result<
 }
 
 /// See [`OutputOf`]: `Json` of other data. It never compiles.
-pub trait Undescribed<T> {
+pub trait UndescribedJson<T> {
     /// Requires the missing trait.
     fn schema(&self) -> Option<JsonSchema>
     where
         T: DescribedData;
 }
 
-impl<T> Undescribed<T> for &&&&&OutputOf<Json<T>> {
+impl<T> UndescribedJson<T> for &&&&&OutputOf<Json<T>> {
     fn schema(&self) -> Option<JsonSchema>
     where
         T: DescribedData,
@@ -251,7 +251,7 @@ impl<T> Undescribed<T> for &&&&&OutputOf<Json<T>> {
     }
 }
 
-impl<T, E> Undescribed<T> for &&&&&OutputOf<Result<Json<T>, E>> {
+impl<T, E> UndescribedJson<T> for &&&&&OutputOf<Result<Json<T>, E>> {
     fn schema(&self) -> Option<JsonSchema>
     where
         T: DescribedData,

@@ -54,7 +54,7 @@ impl Hints {
     pub const NONE: Self = Self { aliases: &[], idempotent: false, hidden: false, output_cap_bytes: None };
 }
 
-/// A parameter.
+/// A parameter of a tool function, as the macro read it.
 #[derive(Debug)]
 pub struct ParamSpec {
     /// Its name in the schema.
@@ -105,7 +105,7 @@ impl std::fmt::Display for LiteralValue {
     }
 }
 
-/// A default.
+/// The default of a parameter.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum DefaultValue {

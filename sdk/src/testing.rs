@@ -95,7 +95,7 @@ pub fn call_in(ctx: &ToolContext, tool: &dyn DeclaredTool, arguments: &str) -> R
     pollster::block_on(tool.run(ctx, arguments))
 }
 
-/// The folder that stands for `/`, if a test has set one.
+/// The folder that tools see as `/`, if a test has set one.
 pub(crate) fn root() -> Option<PathBuf> {
     ROOT.with_borrow(Clone::clone)
 }

@@ -32,7 +32,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         Ok(request)
     });
     let result = async {
-        say(&health(shell.health(HealthRequest::default()).await?.into_inner()))?;
+        print_line(&health(shell.health(HealthRequest::default()).await?.into_inner()))?;
         let everything = CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() };
         let session_id = shell.create_session(everything).await?.into_inner().session_id;
         for argument in arguments {
@@ -43,7 +43,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
                 timeout_ms,
                 ..ExecRequest::default()
             };
-            say(&finish(shell.exec(request).await?.into_inner()).await?)?;
+            print_line(&finish(shell.exec(request).await?.into_inner()).await?)?;
         }
         Ok::<_, Status>(ExitCode::SUCCESS)
     };
@@ -51,7 +51,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         Ok(code) => Ok(code),
         Err(status) => {
             let code = status.metadata().get(CODE_KEY).and_then(|code| code.to_str().ok());
-            say(&json!({ "refused": code, "message": status.message() }))?;
+            print_line(&json!({ "refused": code, "message": status.message() }))?;
             Ok(ExitCode::FAILURE)
         }
     }
@@ -116,6 +116,6 @@ fn ended(exited: &Exited, stdout: &[u8], stderr: &[u8]) -> Value {
     })
 }
 
-fn say(line: &Value) -> Result<(), Status> {
+fn print_line(line: &Value) -> Result<(), Status> {
     writeln!(io::stdout(), "{line}").map_err(|error| Status::internal(error.to_string()))
 }

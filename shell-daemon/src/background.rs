@@ -82,7 +82,7 @@ impl Background {
         let started = thread::Builder::new().name("shell-background".to_owned()).spawn(move || {
             background.read(streams, &report);
             if tells && let Some(interruption) = watch.breach().and_then(Interruption::of) {
-                background.tell(interruption);
+                background.note_kill(interruption);
             }
             // Keep the watch until the last job has ended.
             drop(watch);
@@ -138,7 +138,7 @@ impl Background {
     }
 
     /// Writes the reason of a kill into the jobs' output.
-    fn tell(&self, interruption: Interruption) {
+    fn note_kill(&self, interruption: Interruption) {
         let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.last.back().is_some_and(|byte| *byte != b'\n') {
             kept.keep(b"\n");
@@ -198,13 +198,13 @@ mod tests {
         let background = Background::default();
         background.keep(b"half a line");
         let first = background.since(0);
-        background.tell(Interruption::Memory);
+        background.note_kill(Interruption::Memory);
         let told = background.since(first.end);
         assert_eq!(told.bytes, b"\n[background jobs were killed: they had too much memory]\n");
         assert_eq!(told.killed, [Interruption::Memory]);
         assert_eq!(background.since(first.end), told, "asking takes nothing away");
         assert_eq!(background.since(told.end).killed, []);
-        (0..2 * BACKGROUND_KILLS).for_each(|_| background.tell(Interruption::Processes));
+        (0..2 * BACKGROUND_KILLS).for_each(|_| background.note_kill(Interruption::Processes));
         assert_eq!(background.since(0).killed.len(), BACKGROUND_KILLS);
     }
 

@@ -53,7 +53,7 @@ pub enum ShellError {
     LimitTooLow {
         /// The limit's name.
         limit: &'static str,
-        /// Its least value.
+        /// The least allowed value.
         least: u64,
     },
     /// The watch could not inspect a command while it ran. The command was killed and the session has ended.
@@ -83,7 +83,7 @@ pub enum ShellError {
     /// The command's text cannot be given to a shell.
     #[error("the command {problem}")]
     CommandUnusable {
-        /// The reason.
+        /// The problem, worded to follow its subject in the message.
         problem: &'static str,
     },
     /// Too many commands of this session still have background jobs.

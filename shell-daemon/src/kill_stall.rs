@@ -71,7 +71,7 @@ mod tests {
         }
         assert!(detector.is_over(1, Pace::Still));
         assert!(!detector.is_over(0, Pace::Still), "less after all");
-        // A new part of the kill starts counting anew.
+        // A new part of the kill starts counting from zero.
         assert!(!detector.anew().is_over(5, Pace::Still));
         // However many looks there are: the time never passes.
         let mut detector = StallDetector::new(Duration::MAX);

@@ -44,8 +44,8 @@ pub(crate) const KILL_LOOKS: u32 = 50;
 pub(crate) const LONGEST_KILL: Duration = Duration::from_secs(10);
 
 /// How long the number of killed processes may stay the same before the kill is given up. Usually all are
-/// gone after some milliseconds; without this limit a process that the kernel cannot end would hold its
-/// caller for good.
+/// gone after some milliseconds; without this limit a process that the kernel cannot end would block its
+/// caller forever.
 pub(crate) const KILL_TIME: Duration = Duration::from_secs(1);
 
 /// How long a session may take to confine itself. One that takes longer never succeeds.

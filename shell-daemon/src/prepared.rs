@@ -93,7 +93,7 @@ impl ShellStreams {
     /// it left.
     pub(crate) fn send(self, control: BorrowedFd<'_>) -> Result<PreparedShell, ShellError> {
         let handles: Vec<BorrowedFd<'_>> = self.theirs.iter().map(|handle| handle.as_fd()).collect();
-        wire::send(control, &ToSession::Prepare, &handles).map_err(told)?;
+        wire::send(control, &ToSession::Prepare, &handles).map_err(send_error)?;
         Ok(PreparedShell { ends: self.ours, init: None })
     }
 }
@@ -157,7 +157,7 @@ pub(crate) fn init_of(session_init: Process, sender: Option<Pid>) -> Option<Proc
     sender.and_then(|process| Process::child_of(session_init.pid, process))
 }
 
-fn told(source: io::Error) -> ShellError {
+fn send_error(source: io::Error) -> ShellError {
     match source.kind() {
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ShellError::SessionEnded,
         _ => ShellError::channel(source),

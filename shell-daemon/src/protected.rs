@@ -90,7 +90,7 @@ impl ProtectedScanner {
         for mount in spec.mounts.iter().filter(|mount| mount.access == PathAccess::Write) {
             this.mounts.push(ScannedMount::new(mount.name.clone(), open_mount(&mount.path)?));
         }
-        this.look();
+        this.scan();
         Ok(this)
     }
 
@@ -130,11 +130,11 @@ impl ProtectedScanner {
     }
 
     /// Scans for changes since the last scan.
-    pub(crate) fn look(&mut self) -> ProtectedFound {
+    pub(crate) fn scan(&mut self) -> ProtectedFound {
         let mut budget = Budget::of(self.bounds);
         let mut created = Vec::new();
         for mount in &mut self.mounts {
-            created.extend(mount.look(&self.patterns, &mut budget));
+            created.extend(mount.scan(&self.patterns, &mut budget));
         }
         // Repositories first, since Git runs programs from them: other paths cannot push them out of the
         // report.

@@ -243,7 +243,7 @@ impl ShellSession {
             result = self.attempt(request, on_output);
         }
         let result = result.and_then(|finished| match finished {
-            CommandOutcome::Ended(end) => Ok(CommandEnd { protected: self.protected.look(), ..end }),
+            CommandOutcome::Ended(end) => Ok(CommandEnd { protected: self.protected.scan(), ..end }),
             CommandOutcome::NotBegun => {
                 Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
             }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cancellation, CommandInput};
 
-/// Everything that a session gets. It has nothing that is not listed here.
+/// The complete list of what a session gets.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
     /// The program that is started; it must begin with [`crate::enter_if_session`]. Usually
@@ -64,7 +64,7 @@ pub struct SessionMount {
     pub access: PathAccess,
 }
 
-/// One command.
+/// A command to run in a session.
 #[derive(Debug)]
 pub struct CommandRequest {
     /// The text for bash: at most 1 MiB, without NUL.

@@ -9,7 +9,7 @@
 //! quarter of its process limit on, a command gets the lowest priority. At half of the limit, and before it is
 //! killed, it is stopped as a whole and counted, and then killed or continued.
 
-mod birth;
+mod shell_start;
 mod watched;
 
 use std::{

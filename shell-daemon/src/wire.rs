@@ -31,7 +31,7 @@ pub(crate) enum ToSession {
     /// then that of the control group if there is one.
     Setup(Box<SessionSetup>),
     /// Start a shell for the next command. Descriptors: a memory file for the command's text, standard input,
-    /// output and error, the report socket, a pipe that brings a line when the command begins, and a memory
+    /// output and error, the report socket, a pipe that gets a line when the command begins, and a memory
     /// file for the state that the command leaves.
     Prepare,
 }

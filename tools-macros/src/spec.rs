@@ -59,7 +59,7 @@ fn output_schema(facade: &TokenStream, output: &ReturnType) -> TokenStream {
             #[allow(unused_imports)]
             use #facade::returned::{
                 AnyOutputType as _, Declared as _, DescribedOutput as _, DescribedResult as _, ShownOutput as _,
-                ShownResult as _, Undescribed as _,
+                ShownResult as _, UndescribedJson as _,
             };
             #question
         }

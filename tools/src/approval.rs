@@ -55,11 +55,11 @@ pub trait Approver: Send + Sync {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
-    /// The call.
+    /// The call's id.
     pub call_id: String,
     /// The agent that makes it.
     pub agent_id: String,
-    /// Its run.
+    /// The id of the caller's run.
     pub run_id: String,
     /// The tool's name.
     pub tool: String,

@@ -60,10 +60,10 @@ pub async fn bootstrap_runtime_tools(
 /// As [`bootstrap_runtime_tools`], for embedders that add tools of their own before they build.
 ///
 /// # Errors
-/// As there.
+/// As for [`bootstrap_runtime_tools`].
 ///
 /// # Cancellation
-/// As there.
+/// As for [`bootstrap_runtime_tools`].
 pub async fn runtime_builder(envelope: &RunnerBootstrapEnvelope) -> Result<RegistryBuilder, BootstrapError> {
     runtime_builder_with(envelope, &PolicyFiles::find(envelope)?).await
 }
@@ -71,10 +71,10 @@ pub async fn runtime_builder(envelope: &RunnerBootstrapEnvelope) -> Result<Regis
 /// As [`runtime_builder`], with policy texts that were read before and possibly edited since.
 ///
 /// # Errors
-/// As there.
+/// As for [`bootstrap_runtime_tools`].
 ///
 /// # Cancellation
-/// As there.
+/// As for [`bootstrap_runtime_tools`].
 pub async fn runtime_builder_with(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
@@ -86,10 +86,10 @@ pub async fn runtime_builder_with(
 /// mounts, so that only the state folder is made.
 ///
 /// # Errors
-/// As there.
+/// As for [`bootstrap_runtime_tools`].
 ///
 /// # Cancellation
-/// As there.
+/// As for [`bootstrap_runtime_tools`].
 pub async fn describing_builder(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,

@@ -16,7 +16,7 @@ use crate::{
     bootstrap::PolicyFiles,
     error::BootstrapError,
     hook::{CallHook, Hooks},
-    modules::{Lock, ModuleError, ModuleOrigin, OutsideModule, RefusedModule},
+    modules::{ForeignModule, Lock, ModuleError, ModuleOrigin, RefusedModule},
     native::{self, Capability, StillGranted},
     output_store::OutputStore,
     pipeline::Host,
@@ -51,7 +51,7 @@ pub struct RegistryBuilder {
     modules: Vec<ShippedModule>,
     /// Modules whose tools are steps of operations.
     steps: Vec<ShippedModule>,
-    outside: Vec<OutsideModule>,
+    foreign: Vec<ForeignModule>,
     refused: Vec<RefusedModule>,
     /// Names of tools that are added later.
     awaited: Vec<ToolName>,
@@ -74,7 +74,7 @@ impl RegistryBuilder {
             hooks: Vec::new(),
             modules: Vec::new(),
             steps: Vec::new(),
-            outside: Vec::new(),
+            foreign: Vec::new(),
             refused: Vec::new(),
             awaited: Vec::new(),
             shell: ShellPlace::Nowhere,
@@ -170,7 +170,7 @@ impl RegistryBuilder {
     }
 
     /// Adds the tools of a module: loads it, asks for its declarations, and adds its hash to the policy's
-    /// digest. A module from outside is compiled in a separate process, unless an earlier start has compiled
+    /// digest. A foreign module is compiled in a separate process, unless an earlier start has compiled
     /// it.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl RegistryBuilder {
         Ok(())
     }
 
-    /// Loads a module from outside and asks for its declarations. Whether its tools are registered is decided
+    /// Loads a foreign module and asks for its declarations. Whether its tools are registered is decided
     /// when all modules are known.
     pub(crate) async fn add_outside(
         &mut self,
@@ -224,7 +224,7 @@ impl RegistryBuilder {
         let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
         let module = runner.load_foreign(wasm).await?;
         let declarations = runner.describe(&module).await?;
-        self.outside.push(OutsideModule { name, module, declarations, wanted });
+        self.foreign.push(ForeignModule { name, module, declarations, wanted });
         Ok(())
     }
 
@@ -257,8 +257,8 @@ impl RegistryBuilder {
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
         registration.output_read(&outputs, still_granted(Arc::clone(&known)))?;
-        // Modules from outside come last: every name of ours is taken before they claim one.
-        registration.outside(self.outside, self.refused)?;
+        // Foreign modules come last: every name of ours is taken before they claim one.
+        registration.foreign_modules(self.foreign, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;
         // Before anything is opened for calls: a misspelt entry would restrict no tool.
         let mut names = known_tools(&tools, &steps, &lock, &refused);
@@ -268,7 +268,7 @@ impl RegistryBuilder {
 
         let policy = Arc::new(policy.with_modules(digests));
         let (audit, recovery) = AuditLog::open(&state, sync_mode(&policy))?;
-        tell(&recovery, &refused);
+        log_recovery(&recovery, &refused);
         // Set after all tools are registered and before any is called.
         let tools = Arc::new(ServedTools::new(tools));
         let _ = known.set(Known { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });
@@ -293,7 +293,7 @@ impl std::fmt::Debug for RegistryBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RegistryBuilder")
             .field("natives", &self.natives.len())
-            .field("modules", &(self.modules.len() + self.outside.len()))
+            .field("modules", &(self.modules.len() + self.foreign.len()))
             .finish_non_exhaustive()
     }
 }
@@ -384,8 +384,8 @@ fn lost(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> Vec<ToolNa
     names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
 }
 
-/// Logs what recovery mended in the audit log, and which modules are refused.
-fn tell(recovery: &Recovery, refused: &[RefusedModule]) {
+/// Logs the repairs of the audit log, and the refused modules.
+fn log_recovery(recovery: &Recovery, refused: &[RefusedModule]) {
     for module in refused {
         let error = module.error() as &dyn std::error::Error;
         tracing::warn!(module = module.name(), error, "a module from outside is refused");

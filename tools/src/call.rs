@@ -191,6 +191,6 @@ impl fmt::Debug for Caller {
 #[derive(Debug)]
 pub(crate) struct Parent {
     pub(crate) caller: Caller,
-    /// Whether the tool has made calls of its own.
+    /// Whether the tool has made nested calls.
     pub(crate) has_called: Arc<AtomicBool>,
 }

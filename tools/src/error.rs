@@ -25,7 +25,7 @@ pub enum BootstrapError {
     /// A policy file cannot be read.
     #[error("cannot read the policy file `{}`", path.display())]
     PolicyFile {
-        /// The file.
+        /// The policy file's path.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -34,9 +34,9 @@ pub enum BootstrapError {
     /// Another user could change the operator's policy, or a folder on its path.
     #[error("the policy file `{}` is not obeyed", path.display())]
     UntrustedPolicy {
-        /// The file.
+        /// The policy file's path.
         path: PathBuf,
-        /// The fault, and how to mend it.
+        /// The fault, with the remedy.
         #[source]
         source: TrustError,
     },
@@ -45,7 +45,7 @@ pub enum BootstrapError {
         "the policy requires `{layer}`, which is not to be had here: {reason}; to run without it, take it out of `require` in the policy"
     )]
     MissingLayer {
-        /// The layer.
+        /// The name of the missing layer.
         layer: &'static str,
         /// Why it is missing.
         reason: String,
@@ -74,7 +74,7 @@ pub enum BootstrapError {
     /// A module that was named cannot be used.
     #[error("the module `{}` cannot be used", name.escape_debug())]
     Module {
-        /// The module.
+        /// The module's name, as it was given.
         name: String,
         /// The fault of the module.
         #[source]

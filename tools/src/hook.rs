@@ -83,7 +83,7 @@ pub struct HookedCall {
     pub call_id: String,
     /// The agent that makes it.
     pub agent_id: String,
-    /// Its run.
+    /// The id of the caller's run.
     pub run_id: String,
     /// The tool's canonical name, whichever alias was called.
     pub tool: String,
@@ -105,7 +105,7 @@ pub struct MisfitCall {
     pub parameters: Value,
     /// The arguments' text, as the model wrote it.
     pub arguments: String,
-    /// The fault.
+    /// The error of the arguments.
     pub error: ToolError,
 }
 

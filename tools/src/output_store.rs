@@ -282,7 +282,7 @@ impl StoredOutput {
 /// A page of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The text.
+    /// The requested part of the stored text.
     pub text: String,
     /// Where it starts, in bytes.
     pub offset: u64,

@@ -62,7 +62,7 @@ impl RegisteredTool {
         Self::new(decl, said, facts, NativeTool(tool))
     }
 
-    /// A tool of a module, from its declaration. For a module from outside, the lock holds the approval.
+    /// A tool of a module, from its declaration. For a foreign module, the lock holds the approval.
     pub(crate) fn guest(
         declaration: ToolDeclaration,
         module_name: &str,
@@ -180,7 +180,7 @@ impl RegisteredTool {
         &self.meta
     }
 
-    /// Its aliases.
+    /// Further names by which models may call the tool.
     pub(crate) fn aliases(&self) -> &[ToolName] {
         &self.aliases
     }

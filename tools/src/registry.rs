@@ -118,7 +118,7 @@ impl ToolRegistry {
     }
 
     /// Adds a native tool, as [`RegistryBuilder::tool`] does, while the registry serves. Calls find it from
-    /// now on. An entry of the policy can name it only if the builder was [told of
+    /// now on. An entry of the policy can name it only if the builder [awaits
     /// it](RegistryBuilder::awaits); without an entry that enables it, its calls are denied.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl ToolRegistry {
         ToolChanges(self.host.tools.changes())
     }
 
-    /// Why no call of a tool can run in this process, whatever the policy allows: there is no shell, or no
+    /// Why no call of a tool can run in this process, even if the policy allows it: there is no shell, or no
     /// runner of guests. None if calls can run.
     #[must_use]
     pub fn absence<'t>(&self, tool: &'t RegisteredTool) -> Option<&'t str> {
@@ -164,7 +164,7 @@ impl ToolRegistry {
         &self.setup.idle
     }
 
-    /// The modules from outside that were refused, and why.
+    /// The foreign modules that were refused, and why.
     #[must_use]
     pub fn refused_modules(&self) -> &[RefusedModule] {
         &self.setup.refused
@@ -236,13 +236,13 @@ pub struct ToolChanges(watch::Receiver<Arc<ToolTable>>);
 
 impl ToolChanges {
     /// Whether tools were added or removed since this was made, or since the last [`ToolChanges::changed`].
-    /// Never again after the registry is gone.
+    /// Always `false` once the registry is dropped.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         self.0.has_changed().unwrap_or(false)
     }
 
-    /// Waits until tools are added or removed; for ever after the registry is gone.
+    /// Waits until tools are added or removed. Never returns once the registry is dropped.
     ///
     /// # Cancellation
     /// Safe: no change is lost.
@@ -261,7 +261,7 @@ pub enum NameHolder {
     Shipped,
     /// A native tool of the embedding program.
     Program,
-    /// A tool of a module from outside.
+    /// A tool of a foreign module.
     Module {
         /// The module's name.
         name: String,
@@ -315,7 +315,7 @@ pub enum RegistryError {
     /// Two tools with the same name.
     #[error("two tools are named `{name}`: {holder}")]
     Taken {
-        /// The name.
+        /// The refused name.
         name: ToolName,
         /// The present owner of the name.
         holder: NameHolder,
@@ -323,7 +323,7 @@ pub enum RegistryError {
     /// A name that could be mistaken for another's.
     #[error("tool `{name}` would be taken for `{other}`")]
     LookAlike {
-        /// The name.
+        /// The refused name.
         name: ToolName,
         /// The name that it resembles.
         other: ToolName,
@@ -331,15 +331,15 @@ pub enum RegistryError {
     /// A step of an operation is missing from every module.
     #[error("`{operation}` cannot be registered without its step `{step}`")]
     MissingStep {
-        /// The operation.
+        /// The operation's name.
         operation: &'static str,
-        /// The step.
+        /// The name of the missing step.
         step: &'static str,
     },
     /// A result schema that cannot be used.
     #[error("tool `{tool}` has an unusable schema of its results")]
     ResultSchema {
-        /// The tool.
+        /// The tool's name.
         tool: String,
         /// The fault of the schema.
         #[source]
@@ -348,7 +348,7 @@ pub enum RegistryError {
     /// A parameter schema that cannot be used.
     #[error("tool `{tool}` has an unusable parameter schema")]
     Schema {
-        /// The tool.
+        /// The tool's name.
         tool: String,
         /// The fault of the schema.
         #[source]

@@ -83,7 +83,7 @@ struct SlotsState {
 struct Waiter {
     number: u64,
     wants: SlotRequest,
-    tell: oneshot::Sender<TakenSlot>,
+    reply: oneshot::Sender<TakenSlot>,
 }
 
 impl CallSlot {
@@ -125,7 +125,7 @@ impl CallSlots {
             let message = format!("{abandoned} calls that were given up have not stopped yet");
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
         }
-        let mut taken = self.have(SlotRequest { slot: true, writes }, cancel).await?;
+        let mut taken = self.acquire(SlotRequest { slot: true, writes }, cancel).await?;
         // The two are returned separately: the slot may be freed while abandoned work still writes.
         let writes = std::mem::take(&mut taken.wants.writes);
         let shared = Arc::clone(&self.shared);
@@ -149,16 +149,16 @@ impl CallSlots {
         if writes.is_empty() {
             return Ok(parent.clone());
         }
-        let writes = self.have(SlotRequest { slot: false, writes }, cancel).await?;
+        let writes = self.acquire(SlotRequest { slot: false, writes }, cancel).await?;
         Ok(CallSlot { _writes: Some(Arc::new(writes)), held: Arc::clone(&parent.held) })
     }
 
-    async fn have(&self, wants: SlotRequest, cancel: &CancellationToken) -> Result<TakenSlot, ToolError> {
+    async fn acquire(&self, wants: SlotRequest, cancel: &CancellationToken) -> Result<TakenSlot, ToolError> {
         let cancelled = || ToolError::cancelled("the call was cancelled before it ran");
         if cancel.is_cancelled() {
             return Err(cancelled());
         }
-        let (number, mut told) = {
+        let (number, mut granted) = {
             let mut state = self.shared.state();
             let is_free = state.can_have(&wants);
             if is_free && !state.queue.iter().any(|waiter| waiter.wants.comes_before(&wants)) {
@@ -169,18 +169,18 @@ impl CallSlots {
                 let message = format!("{MAX_QUEUED} calls are waiting already; try again later");
                 return Err(ToolError::resource_limit(message).with_code("queue_full"));
             }
-            let (tell, told) = oneshot::channel();
+            let (reply, granted) = oneshot::channel();
             let number = state.next_number;
             state.next_number += 1;
-            state.queue.push_back(Waiter { number, wants, tell });
-            (number, told)
+            state.queue.push_back(Waiter { number, wants, reply });
+            (number, granted)
         };
         let _queued = QueuePosition { shared: &self.shared, number };
         // `biased`: a batch that is cancelled frees slots, and none of its own may take them.
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(cancelled()),
-            taken = &mut told => taken.map_err(|closed| ToolError::internal(closed.to_string())),
+            taken = &mut granted => taken.map_err(|closed| ToolError::internal(closed.to_string())),
         }
     }
 }
@@ -222,16 +222,16 @@ impl SharedSlots {
     /// Serves waiters with what is free, in order of arrival.
     fn serve(self: &Arc<Self>) {
         loop {
-            let (tell, taken) = {
+            let (reply, taken) = {
                 let mut state = self.state();
                 let Some(at) = state.next() else { return };
-                let Some(Waiter { wants, tell, .. }) = state.queue.remove(at) else { return };
+                let Some(Waiter { wants, reply, .. }) = state.queue.remove(at) else { return };
                 state.hand_out(&wants);
-                (tell, TakenSlot { wants, shared: Arc::clone(self) })
+                (reply, TakenSlot { wants, shared: Arc::clone(self) })
             };
             // If the waiter has just given up, this drops `TakenSlot`, which takes the lock: not under the
             // lock.
-            drop(tell.send(taken));
+            drop(reply.send(taken));
         }
     }
 }
@@ -248,7 +248,7 @@ impl SlotsState {
             if self.can_have(wants) && !before.iter().any(|earlier| earlier.comes_before(wants)) {
                 return Some(at);
             }
-            // Mounts are few: one waiter stands for all with the same wants.
+            // Mounts are few: one waiter represents all that want the same.
             let is_same =
                 |earlier: &&SlotRequest| earlier.slot == wants.slot && earlier.writes == wants.writes;
             if !wants.writes.is_empty() && !before.iter().any(is_same) {
@@ -373,7 +373,7 @@ mod tests {
         let first = writing(&slots).await.expect("free");
         let (mut second, mut third) = (Box::pin(writing(&slots)), Box::pin(writing(&slots)));
         assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
-        // Two slots are free, whatever waits for the mount.
+        // Two slots are free, although a writer waits for the mount.
         let readers = [reading(&slots).await, reading(&slots).await];
         let mut late = Box::pin(reading(&slots));
         assert!(poll!(&mut late).is_pending());

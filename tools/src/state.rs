@@ -24,7 +24,7 @@ pub fn prepare(path: &Path) -> Result<(), StateError> {
         // A folder made by hand may be too open. Close it: its content must stay private.
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
         // Some file systems (vfat, some shares of a virtual machine's host) have no permissions: every file
-        // there looks open to all, and keys would be made anew at each start.
+        // there looks open to all, and each start would make new keys.
         let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(StateError::Modeless { path: path.to_owned(), mode });
@@ -39,7 +39,7 @@ pub enum StateError {
     /// It cannot be made or read.
     #[error("cannot use the state folder `{}`", path.display())]
     Unusable {
-        /// The folder.
+        /// The state folder's path.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -52,17 +52,17 @@ pub enum StateError {
         path.display()
     )]
     Modeless {
-        /// The folder.
+        /// The state folder's path.
         path: PathBuf,
-        /// Its permissions.
+        /// The permission bits of its mode.
         mode: u32,
     },
     /// It belongs to another user, who could change the records.
     #[error("the state folder `{}` belongs to user {owner}, not to us ({own})", path.display())]
     Foreign {
-        /// The folder.
+        /// The state folder's path.
         path: PathBuf,
-        /// Its owner.
+        /// The owner's user number.
         owner: u32,
         /// Our user id.
         own: u32,

@@ -1,4 +1,4 @@
-//! The arguments of one call: their exact text and the value it stands for.
+//! The arguments of one call: their exact text and its value.
 
 use std::sync::{Arc, OnceLock};
 

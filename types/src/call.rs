@@ -21,7 +21,7 @@ pub struct ToolCall {
 /// The result of a call. Its audit row is written before a caller sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call.
+    /// The call's id.
     pub call_id: String,
     /// The tool's name, also where the call used an alias; as requested if there is no such tool.
     pub tool: String,

@@ -183,7 +183,7 @@ impl ToolError {
         self
     }
 
-    /// The kind.
+    /// The kind of failure.
     #[must_use]
     pub fn kind(&self) -> ToolErrorKind {
         self.kind

@@ -36,7 +36,7 @@ impl ToolEvent {
 pub enum ToolEvent {
     /// The caller requested the call; there is no decision yet.
     Requested {
-        /// The call.
+        /// The call's id.
         call_id: String,
         /// The tool's name, as requested.
         tool: String,
@@ -45,35 +45,35 @@ pub enum ToolEvent {
     },
     /// A streaming model sent another part of the arguments' text.
     ArgumentsDelta {
-        /// The call.
+        /// The call's id.
         call_id: String,
         /// The part of the tool's name received so far.
         tool: String,
-        /// The text.
+        /// The new part of the text.
         delta: String,
     },
     /// A person or a program is asked to approve.
     ApprovalRequested {
-        /// The call.
+        /// The call's id.
         call_id: String,
     },
     /// The approval was given or refused.
     ApprovalResolved {
-        /// The call.
+        /// The call's id.
         call_id: String,
         /// Whether it was given.
         approved: bool,
     },
     /// All checks passed; the tool starts now.
     Started {
-        /// The call.
+        /// The call's id.
         call_id: String,
         /// The tool's name.
         tool: String,
     },
     /// The tool is running and has reported nothing for a while. The registry sends this, not the tool.
     Heartbeat {
-        /// The call.
+        /// The call's id.
         call_id: String,
         /// The time since it started; written as whole microseconds.
         #[serde(rename = "elapsed_us", with = "crate::micros")]
@@ -81,26 +81,26 @@ pub enum ToolEvent {
     },
     /// The tool reports progress.
     Progress {
-        /// The call.
+        /// The call's id.
         call_id: String,
         /// The tool's text.
         text: String,
     },
     /// The tool reports a partial result.
     Update {
-        /// The call.
+        /// The call's id.
         call_id: String,
         /// The partial result.
         partial: ToolOutput,
     },
     /// The result will come later, from outside.
     Pending {
-        /// The call.
+        /// The call's id.
         call_id: String,
     },
     /// The call is over; its audit row is written.
     Finished {
-        /// The call.
+        /// The call's id.
         call_id: String,
         /// The tool's name.
         tool: String,

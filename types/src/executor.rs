@@ -84,9 +84,9 @@ impl OfferedTool {
 /// The terms of a loop's call.
 #[derive(Clone)]
 pub struct CallTerms {
-    /// The agent.
+    /// The agent's id.
     pub agent_id: String,
-    /// The run.
+    /// The run's id.
     pub run_id: String,
     /// The agent's space, if it has one.
     pub space_id: Option<String>,

@@ -72,13 +72,13 @@ pub enum InputFrame {
 /// The last frame of a guest.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FinalFrame {
-    /// The result.
+    /// The call succeeded, with this result.
     Ok(ToolOutput),
-    /// The failure.
+    /// The call failed.
     Error(GuestError),
 }
 
-/// A result on the wire: an object with `content`, or a plain string that stands for one text block.
+/// A result on the wire: an object with `content`, or a plain string, short for one text block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutputFrame(pub ToolOutput);
 

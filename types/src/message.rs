@@ -21,9 +21,9 @@ pub enum MessageRole {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Its author.
+    /// Who wrote the message.
     pub role: MessageRole,
-    /// Its content.
+    /// The content, in order.
     pub content: Vec<Content>,
     /// The calls that the model requests, in its order; for [`MessageRole::Assistant`] only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -71,7 +71,7 @@ impl From<ToolName> for String {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is no tool name: 1 to 64 characters of a-z, 0-9, `_` and `-` are allowed", name.escape_default())]
 pub struct InvalidToolName {
-    /// The text.
+    /// The refused text.
     pub name: String,
 }
 

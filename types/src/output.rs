@@ -116,7 +116,7 @@ pub enum Content {
     },
     /// A resource with its contents.
     Resource {
-        /// Its address.
+        /// The resource's URI.
         uri: String,
         /// Its media type, if known.
         #[serde(rename = "mimeType", default, skip_serializing_if = "Option::is_none")]
@@ -130,9 +130,9 @@ pub enum Content {
     },
     /// A reference to a resource.
     ResourceLink {
-        /// Its address.
+        /// The resource's URI.
         uri: String,
-        /// Its name.
+        /// The resource's name.
         name: String,
         /// Its description.
         #[serde(default, skip_serializing_if = "Option::is_none")]

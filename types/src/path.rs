@@ -140,7 +140,7 @@ pub enum InvalidGuestPath {
     /// It is too long.
     #[error("the path has {bytes} bytes; at most {MAX_GUEST_PATH_BYTES} are allowed")]
     TooLong {
-        /// Its length.
+        /// The path's length in bytes.
         bytes: usize,
     },
 }

@@ -95,7 +95,7 @@ fn below(pointer: &str, keyword: &str, name: Option<&str>) -> String {
 }
 
 /// Whether a schema allows every value, since it has only annotations.
-fn says_nothing(schema: &Value) -> bool {
+fn allows_everything(schema: &Value) -> bool {
     match schema {
         Value::Bool(allowed) => *allowed,
         Value::Object(map) => map.keys().all(|key| ["description", "default"].contains(&key.as_str())),

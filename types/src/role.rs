@@ -19,7 +19,7 @@ crate::words! {
 pub struct ArgumentRole {
     /// The argument's name in the tool's schema.
     pub argument: String,
-    /// Its role.
+    /// The kind of subject that the argument names.
     pub role: RoleKind,
 }
 
@@ -47,10 +47,10 @@ impl RoleKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleKind {
-    /// A guest path that the tool uses with this access. A final link stands for its target.
+    /// A guest path that the tool uses with this access. A final link is followed.
     Path(Access),
     /// A guest path whose directory entry is changed, for instance removed: always with [`Access::Write`]. A
-    /// final link stands for itself and is not followed, whatever its target; earlier links are.
+    /// final link is not followed: the path names the link itself; earlier links are followed.
     Entry,
     /// An address that the tool fetches.
     Url,

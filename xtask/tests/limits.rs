@@ -74,7 +74,7 @@ fn every_number_is_that_of_the_code() {
             let meant = if of_row.is_empty() { definitions.iter().collect() } else { of_row };
             let values: Vec<Vec<Value>> =
                 meant.iter().filter_map(|(_, expression)| values(expression, &constants)).collect();
-            if !values.iter().any(|values| values.iter().all(|value| says(said, *value))) {
+            if !values.iter().any(|values| values.iter().all(|value| cell_states(said, *value))) {
                 wrong.push(format!("{name}: the document says {said:?}, the code {meant:?}"));
             }
         }
@@ -159,7 +159,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Whether a cell has the value, with any unit that it is a whole number of.
-fn says(cell: &str, value: Value) -> bool {
+fn cell_states(cell: &str, value: Value) -> bool {
     let (count, units): (u128, &[(&str, u128)]) = match value {
         Value::Number(count) => {
             (count.into(), &[("", 1), (" KiB", 1 << 10), (" MiB", 1 << 20), (" GiB", 1 << 30)])
@@ -217,7 +217,14 @@ fn expressions_and_cells_are_read() {
         assert_eq!(values(expression, &constants), Some(vec![value]), "{expression}");
     }
     assert_eq!(values("anything()", &constants), None);
-    assert!(says("5 min", time(300)) && says("10 s; 300 s", time(300)) && !says("15 min", time(300)));
-    assert!(says("1,048,576", Value::Number(1 << 20)) && says("1 MiB, 4 MiB", Value::Number(4 << 20)));
-    assert!(!says("164", Value::Number(64)) && !says("64 KiB", Value::Number(64)));
+    assert!(
+        cell_states("5 min", time(300))
+            && cell_states("10 s; 300 s", time(300))
+            && !cell_states("15 min", time(300))
+    );
+    assert!(
+        cell_states("1,048,576", Value::Number(1 << 20))
+            && cell_states("1 MiB, 4 MiB", Value::Number(4 << 20))
+    );
+    assert!(!cell_states("164", Value::Number(64)) && !cell_states("64 KiB", Value::Number(64)));
 }

@@ -62,7 +62,9 @@ impl EventFormat for EverrunsEvents {
             AgentEvent::MessageEnd { message } => self.message_end(message),
             AgentEvent::Tool(event) => self.tool(event),
             AgentEvent::ToolEnd { result } => vec![self.result(result)],
-            AgentEvent::Steered { messages } => messages.iter().flat_map(|said| self.said(said)).collect(),
+            AgentEvent::Steered { messages } => {
+                messages.iter().flat_map(|message| self.user_message(message)).collect()
+            }
             AgentEvent::TurnEnd { iteration, .. } => {
                 let mut values = self.cut_off();
                 values.push(json!({"type": "StepFinished", "stepName": step(*iteration)}));
@@ -99,7 +101,7 @@ impl EverrunsEvents {
         values
     }
 
-    fn said(&mut self, message: &Message) -> Vec<Value> {
+    fn user_message(&mut self, message: &Message) -> Vec<Value> {
         let text = message.text();
         if text.is_empty() {
             return Vec::new();

@@ -50,7 +50,7 @@ fn streamed_turn() -> Vec<AgentEvent> {
         call("c2", "lookup", r#"{"city":"Paris"}"#),
         call("c3", "file_read", r#"{"path":"/shared/long"}"#),
     ];
-    events.push(said("I deploy it. 🚀", &asked));
+    events.push(assistant_message("I deploy it. 🚀", &asked));
     events.extend(asked.iter().map(requested));
     events.push(tool(ToolEvent::ApprovalRequested { call_id: "c1".into() }));
     events.push(tool(ToolEvent::ApprovalResolved { call_id: "c1".into(), approved: true }));
@@ -88,7 +88,7 @@ fn refused_turn() -> Vec<AgentEvent> {
         call("c7", "fetchExternalData", ""),
         call("c8", "echo", "not json"),
     ];
-    events.push(said("", &asked));
+    events.push(assistant_message("", &asked));
     events.extend(asked.iter().map(requested));
     let wrong = ToolError::invalid_arguments("missing required field 'path' in arguments");
     events.push(end("c4", "file_read", Err(wrong)));
@@ -113,7 +113,7 @@ fn last_turn() -> Vec<AgentEvent> {
     let usage = Some(Usage { input_tokens: 200, output_tokens: 5 });
     vec![
         AgentEvent::TurnStart { iteration: 3 },
-        said("It is deployed.", &[]),
+        assistant_message("It is deployed.", &[]),
         AgentEvent::TurnEnd { iteration: 3, stop: StopReason::Stop, usage },
     ]
 }
@@ -154,7 +154,7 @@ fn started(call: &ToolCall) -> AgentEvent {
     tool(ToolEvent::Started { call_id: call.id.clone(), tool: call.tool.clone() })
 }
 
-fn said(text: &str, calls: &[ToolCall]) -> AgentEvent {
+fn assistant_message(text: &str, calls: &[ToolCall]) -> AgentEvent {
     AgentEvent::MessageEnd { message: Arc::new(Message::assistant(text, calls.to_vec())) }
 }
 

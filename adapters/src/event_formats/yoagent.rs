@@ -85,7 +85,7 @@ impl YoagentEvents {
                 self.results.push(Arc::clone(result));
                 vec![tool_end(result)]
             }
-            agent::AgentEvent::Steered { messages } => messages.iter().flat_map(said).collect(),
+            agent::AgentEvent::Steered { messages } => messages.iter().flat_map(user_message).collect(),
             agent::AgentEvent::TurnEnd { iteration: _, stop, usage } => vec![self.turn_end(stop, *usage)],
             agent::AgentEvent::AgentEnd { end } => self.end(end),
         }
@@ -227,7 +227,7 @@ fn failed(end: &AgentEnd, message: String) -> Message {
 }
 
 /// The events of a person's message.
-fn said(message: &portcullis_types::Message) -> [AgentEvent; 2] {
+fn user_message(message: &portcullis_types::Message) -> [AgentEvent; 2] {
     let message = Message::User { content: message.content.clone() };
     [AgentEvent::MessageStart { message: message.clone() }, AgentEvent::MessageEnd { message }]
 }

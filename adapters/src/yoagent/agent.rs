@@ -87,7 +87,7 @@ impl Agent {
     }
 
     /// Adds the tools of this builder to the agent's own. Call it before the first prompt. The builder of
-    /// [`runtime_builder`](portcullis_tools::runtime_builder) brings the tools for a workspace's files and
+    /// [`runtime_builder`](portcullis_tools::runtime_builder) has the tools for a workspace's files and
     /// `shell_exec`, confined by the workspace's policy, and those of
     /// [`default_tools`](super::tools::default_tools), which may be given as well. Default: none, since
     /// specification 002's programs name no folder, and only named folders are opened.

@@ -38,8 +38,8 @@ pub trait AgentTool: Send + Sync {
     /// The future is dropped at the deadline or when the call is cancelled; `ctx.cancel` fires earlier.
     async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError>;
 
-    /// Whether this value stands for the shipped tool of its name. An agent registers the shipped tool in its
-    /// place, so another tool that returns `true` gains nothing.
+    /// Whether this value is a placeholder of the shipped tool of its name. An agent registers the shipped
+    /// tool in its place, so another tool that returns `true` gains nothing.
     #[doc(hidden)]
     fn stands_for_shipped(&self) -> bool {
         false
@@ -190,7 +190,7 @@ impl From<&portcullis_types::ToolError> for ToolError {
 /// that the model can correct itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResultMessage {
-    /// The call.
+    /// The call's id.
     pub tool_call_id: String,
     /// The tool's name as requested.
     pub tool_name: String,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     Delta, InMemoryMessageStore, OfferedTool, ProviderErrorKind, StopReason, StoreError, ToolCallDelta,
-    testing::{Notes, Script, Stage, Step, Tools, ask_for, say},
+    testing::{Notes, Script, Stage, Step, Tools, ask_for, text_answer},
 };
 
 fn provider(kind: ProviderErrorKind) -> impl Fn(&AgentEnd) -> bool {
@@ -97,7 +97,7 @@ async fn a_provider_that_panics_ends_the_run() {
 async fn a_call_that_panics_gets_an_internal_result_and_harms_none() {
     let calls =
         [("a", "r_panic", "{}"), ("b", "r_sleep", "{}"), ("c", "w_panic", "{}"), ("d", "w_echo", "{}")];
-    let mut stage = Stage::new([ask_for(&calls), say("well")]);
+    let mut stage = Stage::new([ask_for(&calls), text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
     let internal = Some(ToolErrorKind::Internal);
     assert_eq!(kinds(&stage.notes), [internal, None, internal, None]);
@@ -136,7 +136,7 @@ async fn a_cancelled_run_waits_for_its_calls_and_each_has_a_result() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_cancelled_before_it_begins_asks_nobody() {
-    let mut stage = Stage::new([say("no")]);
+    let mut stage = Stage::new([text_answer("no")]);
     stage.agent.handle().cancel();
     assert_eq!(stage.run().await.end, AgentEnd::Cancelled);
     assert_eq!(stage.script.asked(), 0);
@@ -160,7 +160,7 @@ async fn a_run_is_cancelled_while_the_model_speaks() {
 async fn calls_past_the_turns_deadline_are_dropped_and_not_the_run() {
     let config = AgentConfig { turn_timeout: Some(Duration::from_secs(1)), ..AgentConfig::new("agent") };
     let calls = [("a", "r_deaf", "{}"), ("b", "r_echo", "{}"), ("c", "w_echo", "{}")];
-    let mut stage = Stage::with(config, [ask_for(&calls), say("well")]);
+    let mut stage = Stage::with(config, [ask_for(&calls), text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
     let results = stage.results();
     assert_eq!(results[0], "Tool execution failed: the turn's time is over");
@@ -219,7 +219,7 @@ async fn a_hundred_megabytes_of_arguments_are_neither_run_nor_kept() {
         }))
     };
     let turn = (0..100).map(piece).chain([Step::Delta(Delta::End(StopReason::ToolCalls))]).collect();
-    let mut stage = Stage::new([turn, say("well")]);
+    let mut stage = Stage::new([turn, text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
     assert_eq!(stage.tools.begun(), 0);
     let results = stage.results();

@@ -1,4 +1,4 @@
-//! Random runs: whatever happens, and whenever, the run ends and leaves a conversation that providers accept,
+//! Random runs: after any event at any time the run ends, and leaves a conversation that providers accept,
 //! with one result for each call.
 
 use std::{

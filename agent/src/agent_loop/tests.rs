@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     Delta, ExecutionStrategy, InMemoryMessageStore, MAX_CALLS_PER_TURN, StopReason, ToolCallDelta,
-    testing::{Notes, Script, Stage, Step, Tools, ask_for, say},
+    testing::{Notes, Script, Stage, Step, Tools, ask_for, text_answer},
 };
 
 fn answer(text: &str) -> AgentEnd {
@@ -29,7 +29,7 @@ fn assert_send<T: Send>(value: T) -> T {
 #[tokio::test(start_paused = true)]
 async fn the_model_is_asked_again_with_results_in_call_order() {
     let calls = [("a", "r_sleep", r#"{"ms":50}"#), ("b", "r_echo", r#"{"x":1}"#)];
-    let mut stage = Stage::new([ask_for(&calls), say("all done")]);
+    let mut stage = Stage::new([ask_for(&calls), text_answer("all done")]);
     let run = assert_send(stage.run()).await;
     assert_eq!((&run.end, run.iterations, run.answer()), (&answer("all done"), 2, Some("all done")));
     let roles: Vec<MessageRole> = stage.store.messages().iter().map(|message| message.role).collect();
@@ -52,7 +52,7 @@ async fn the_model_is_asked_again_with_results_in_call_order() {
 #[tokio::test(start_paused = true)]
 async fn instructions_are_sent_first_and_not_stored() {
     let config = AgentConfig { system: Some("be good".into()), ..AgentConfig::new("agent") };
-    let mut stage = Stage::with(config, [say("yes")]);
+    let mut stage = Stage::with(config, [text_answer("yes")]);
     stage.run().await;
     stage.run().await;
     let requests = stage.script.requests.lock().expect("not poisoned");
@@ -129,7 +129,7 @@ async fn a_run_has_so_many_turns_and_no_call_is_left_without_a_result() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_call_is_a_message_that_the_model_reads() {
-    let mut stage = Stage::new([ask_for(&[("a", "r_fail", "{}")]), say("sorry")]);
+    let mut stage = Stage::new([ask_for(&[("a", "r_fail", "{}")]), text_answer("sorry")]);
     let run = stage.run().await;
     assert_eq!(run.end, answer("sorry"));
     let message = stage.store.messages()[2].clone();
@@ -139,7 +139,7 @@ async fn a_failed_call_is_a_message_that_the_model_reads() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_cancelled_and_dropped_cancels_no_later_one() {
-    let mut stage = Stage::new([ask_for(&[("a", "r_deaf", "{}")]), say("well")]);
+    let mut stage = Stage::new([ask_for(&[("a", "r_deaf", "{}")]), text_answer("well")]);
     let handle = stage.agent.handle();
     let running = async {
         let cancelling = async {
@@ -167,7 +167,7 @@ async fn run_and_steer(stage: &mut Stage) -> AgentRun {
 async fn steering_skips_the_calls_that_have_not_begun() {
     let calls = [("a", "w_sleep", "{}"), ("b", "w_echo", "{}"), ("c", "r_echo", "{}")];
     for strategy in [ExecutionStrategy::Parallel, ExecutionStrategy::Sequential] {
-        let mut stage = Stage::with(config(strategy), [ask_for(&calls), say("well")]);
+        let mut stage = Stage::with(config(strategy), [ask_for(&calls), text_answer("well")]);
         let run = run_and_steer(&mut stage).await;
         assert_eq!(run.end, answer("well"));
         assert_eq!(stage.tools.begun(), 1);
@@ -194,14 +194,14 @@ async fn steering_skips_the_calls_that_have_not_begun() {
         ..config(ExecutionStrategy::Parallel)
     };
     let calls = [("a", "r_sleep", "{}"), ("b", "r_sleep", "{}"), ("c", "w_echo", "{}")];
-    let mut stage = Stage::with(one, [ask_for(&calls), say("well")]);
+    let mut stage = Stage::with(one, [ask_for(&calls), text_answer("well")]);
     let run = run_and_steer(&mut stage).await;
     assert_eq!(run.end, answer("well"));
     let skipped = "Tool execution failed: Skipped due to queued user message.";
     assert_eq!(stage.results(), ["slept", skipped, skipped]);
     // With all calls running at once, a message that comes later skips none of them.
     let calls = [("a", "r_sleep", "{}"), ("b", "r_sleep", "{}")];
-    let mut stage = Stage::new([ask_for(&calls), say("well")]);
+    let mut stage = Stage::new([ask_for(&calls), text_answer("well")]);
     stage.agent.handle().follow_up("and?").expect("room");
     let run = stage.run().await;
     assert_eq!(run.end, answer("done"));
@@ -212,7 +212,7 @@ async fn steering_skips_the_calls_that_have_not_begun() {
 #[tokio::test(start_paused = true)]
 async fn a_follow_up_is_a_new_question_with_its_own_turns() {
     let config = AgentConfig { max_iterations: NonZeroU32::MIN, ..AgentConfig::new("agent") };
-    let mut stage = Stage::with(config, [say("first"), say("second")]);
+    let mut stage = Stage::with(config, [text_answer("first"), text_answer("second")]);
     stage.agent.handle().follow_up("and then?").expect("room");
     let run = stage.run().await;
     assert_eq!((&run.end, run.iterations), (&answer("second"), 2));
@@ -267,7 +267,7 @@ async fn no_call_of_a_cut_off_answer_runs_and_the_model_learns_why() {
     let mut cut = ask_for(&[("a", "r_echo", "{}"), ("b", "w_echo", "")]);
     cut.pop();
     cut.push(Step::Delta(Delta::End(StopReason::Length)));
-    let mut stage = Stage::new([cut, say("shorter")]);
+    let mut stage = Stage::new([cut, text_answer("shorter")]);
     let run = stage.run().await;
     assert_eq!(run.end, answer("shorter"));
     assert_eq!(stage.tools.begun(), 0);
@@ -288,7 +288,7 @@ async fn ten_thousand_calls_in_one_answer_get_results_and_few_run() {
         }))
     };
     let end = Step::Delta(Delta::End(StopReason::ToolCalls));
-    let mut stage = Stage::new([(0..10_000).map(call).chain([end]).collect(), say("oh")]);
+    let mut stage = Stage::new([(0..10_000).map(call).chain([end]).collect(), text_answer("oh")]);
     assert_eq!(stage.run().await.end, answer("oh"));
     assert_eq!(stage.tools.begun(), MAX_CALLS_PER_TURN);
     assert_eq!(stage.results().len(), 10_000);
@@ -321,7 +321,7 @@ async fn results_that_look_like_instructions_or_protocol_stay_results() {
 
 #[tokio::test(start_paused = true)]
 async fn events_come_in_the_order_of_what_happens() {
-    let mut stage = Stage::new([ask_for(&[("a", "r_echo", "{}")]), say("hi")]);
+    let mut stage = Stage::new([ask_for(&[("a", "r_echo", "{}")]), text_answer("hi")]);
     stage.run().await;
     let name = |event: &AgentEvent| {
         let text = format!("{event:?}");
@@ -383,7 +383,7 @@ async fn a_thousand_calls_in_ten_turns_run_on_a_clock_that_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn an_executor_hears_of_each_runs_end_however_it_comes() {
-    let mut stage = Stage::new([say("one"), vec![Step::Hang], vec![Step::Panic]]);
+    let mut stage = Stage::new([text_answer("one"), vec![Step::Hang], vec![Step::Panic]]);
     let first = stage.run().await;
     let ended = || stage.tools.ended.lock().expect("not poisoned").clone();
     assert_eq!(ended(), [format!("agent {}", first.run_id)]);

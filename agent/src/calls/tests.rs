@@ -6,7 +6,7 @@ use portcullis_types::{MessageRole, async_trait};
 use super::*;
 use crate::{
     AgentLoop, Delta, InMemoryMessageStore, StopReason,
-    testing::{Notes, Script, Stage, Step, ask_for, say},
+    testing::{Notes, Script, Stage, Step, ask_for, text_answer},
     transcript,
 };
 
@@ -14,7 +14,7 @@ use crate::{
 struct Refusing {
     takes: Duration,
     /// The calls that it was asked to refuse.
-    told: Mutex<Vec<String>>,
+    refused: Mutex<Vec<String>>,
 }
 
 #[async_trait]
@@ -28,7 +28,7 @@ impl ToolExecutor for Refusing {
     }
 
     fn refuse(&self, call: ToolCall, error: ToolError, _: &CallTerms) -> ToolResult {
-        self.told.lock().expect("not poisoned").push(call.id.clone());
+        self.refused.lock().expect("not poisoned").push(call.id.clone());
         // One poll already advances the clock; the rest of the future only yields to other tasks.
         let _ = tokio::time::advance(self.takes).now_or_never();
         ToolResult::without_run(call, error)
@@ -45,11 +45,14 @@ fn cut_off(ids: [&str; 4]) -> Vec<Step> {
 
 /// The calls that an executor with this delay per refusal was asked to refuse, out of two turns of four
 /// calls.
-async fn told_of(takes: Duration) -> Vec<String> {
-    let executor = Arc::new(Refusing { takes, told: Mutex::default() });
+async fn refusals_asked_of(takes: Duration) -> Vec<String> {
+    let executor = Arc::new(Refusing { takes, refused: Mutex::default() });
     let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
-    let script =
-        Script::new([cut_off(["a1", "a2", "a3", "a4"]), cut_off(["b1", "b2", "b3", "b4"]), say("well")]);
+    let script = Script::new([
+        cut_off(["a1", "a2", "a3", "a4"]),
+        cut_off(["b1", "b2", "b3", "b4"]),
+        text_answer("well"),
+    ]);
     let config = AgentConfig::new("agent");
     let mut agent = AgentLoop::new(config, notes.clone(), store.clone(), script, Arc::clone(&executor));
     assert_eq!(agent.run("go").await.answer(), Some("well"));
@@ -66,14 +69,14 @@ async fn told_of(takes: Duration) -> Vec<String> {
         _ => None,
     });
     assert_eq!(ended.collect::<Vec<_>>(), ["a1", "a2", "a3", "a4", "b1", "b2", "b3", "b4"]);
-    executor.told.lock().expect("not poisoned").clone()
+    executor.refused.lock().expect("not poisoned").clone()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_executor_refuses_one_call_a_turn_and_all_get_results() {
-    assert_eq!(told_of(REFUSAL_TIME + Duration::from_millis(1)).await, ["a1", "b1"]);
+    assert_eq!(refusals_asked_of(REFUSAL_TIME + Duration::from_millis(1)).await, ["a1", "b1"]);
     // An executor that takes exactly the limit is asked for each.
-    assert_eq!(told_of(REFUSAL_TIME).await.len(), 8);
+    assert_eq!(refusals_asked_of(REFUSAL_TIME).await.len(), 8);
 }
 
 #[tokio::test]

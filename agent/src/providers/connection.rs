@@ -156,7 +156,7 @@ mod tests {
 
     /// Sends one request to an address through a proxy that answers with `answer`; returns the text that the
     /// proxy got.
-    async fn told_to_a_proxy(address: &str, answer: &str) -> (String, Result<u16, String>) {
+    async fn request_through_proxy(address: &str, answer: &str) -> (String, Result<u16, String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let proxy = format!("http://me:pass@{}", listener.local_addr().expect("an address"));
         let matcher = Matcher::builder().all(proxy).build();
@@ -183,7 +183,7 @@ mod tests {
     #[tokio::test]
     async fn a_plain_address_is_asked_through_its_proxy() {
         let answer = "HTTP/1.1 204 No Content\r\n\r\n";
-        let (said, status) = told_to_a_proxy("http://model.example/v1", answer).await;
+        let (said, status) = request_through_proxy("http://model.example/v1", answer).await;
         assert!(said.starts_with("post http://model.example/v1 http/1.1\r\n"), "{said}");
         assert!(said.contains("\r\nhost: model.example\r\n"), "{said}");
         assert!(said.contains("\r\nproxy-authorization: basic "), "{said}");
@@ -194,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn a_proxy_sees_nothing_of_a_request_under_tls() {
         let answer = "HTTP/1.1 403 Forbidden\r\n\r\n";
-        let (said, status) = told_to_a_proxy("https://model.example/v1", answer).await;
+        let (said, status) = request_through_proxy("https://model.example/v1", answer).await;
         assert!(said.starts_with("connect model.example:443 http/1.1\r\n"), "{said}");
         assert!(said.contains("\r\nproxy-authorization: basic "), "{said}");
         assert!(!said.contains("secret") && !said.contains("/v1"), "{said}");

@@ -93,7 +93,7 @@ impl AnswerSoFar {
         }
         let mut deltas = Vec::new();
         let progress = self.reader.read(data, &mut deltas)?;
-        self.say(deltas, out)?;
+        self.emit(deltas, out)?;
         if progress == Progress::Over {
             // An end without a reason is an error: a cut answer must not look whole.
             let stop = self.reader.stop().ok_or(ReadFault::NoReason)?;
@@ -105,13 +105,13 @@ impl AnswerSoFar {
     fn end(&mut self, stop: StopReason, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         let mut rest = Vec::new();
         self.reader.rest(&mut rest);
-        self.say(rest, out)?;
+        self.emit(rest, out)?;
         self.ended = true;
         out.push_back(Delta::End(self.identity.stopped(stop)));
         Ok(())
     }
 
-    fn say(&mut self, deltas: Vec<Delta>, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+    fn emit(&mut self, deltas: Vec<Delta>, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         for delta in deltas {
             self.bytes_left = self.bytes_left.checked_sub(size(&delta)).ok_or(ReadFault::TooLarge)?;
             out.push_back(delta);

@@ -96,10 +96,10 @@ impl RequestIdentity {
     pub(super) fn unreadable(&self, fault: ReadFault) -> FailedRequest {
         let malformed = |what: &str| FailedRequest::last(self.error(ProviderErrorKind::Malformed, what));
         match fault {
-            ReadFault::Told(told) => {
-                let what = format!("broke its answer off: {}", self.words(&told));
-                let error = self.error(told.kind, &what);
-                match told.kind {
+            ReadFault::Reported(reported) => {
+                let what = format!("broke its answer off: {}", self.words(&reported));
+                let error = self.error(reported.kind, &what);
+                match reported.kind {
                     ProviderErrorKind::Server | ProviderErrorKind::RateLimited => {
                         FailedRequest::passing(error)
                     }
@@ -135,8 +135,8 @@ impl RequestIdentity {
         ProviderError::new(kind, self.without_key(&format!("{} {what}", self.kind)))
     }
 
-    fn words(&self, told: &ReportedError) -> String {
-        wire::shown(&self.without_key(&told.message))
+    fn words(&self, reported: &ReportedError) -> String {
+        wire::shown(&self.without_key(&reported.message))
     }
 
     fn without_key(&self, text: &str) -> String {

@@ -42,7 +42,7 @@ impl RemoteProvider {
         Ok(Self { client, base, settings, identity })
     }
 
-    /// The settings.
+    /// The settings that the provider was made with.
     #[must_use]
     pub fn settings(&self) -> &ProviderSettings {
         &self.settings

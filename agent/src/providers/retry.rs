@@ -11,7 +11,7 @@ use crate::ProviderError;
 /// A failed request.
 #[derive(Debug)]
 pub(super) struct FailedRequest {
-    /// The error.
+    /// The provider error of the request.
     pub(super) error: ProviderError,
     /// Whether a retry could succeed.
     pub(super) again: RetryAdvice,

@@ -138,15 +138,15 @@ impl ScriptedProvider {
                     turn.pieces.push_back(ScriptedItem::Delta(Delta::End(end.into())));
                     true
                 }
-                ScriptLine::Text(text) => turn.say(Delta::Text(text)),
-                ScriptLine::Thinking(text) => turn.say(Delta::Thinking(text)),
-                ScriptLine::Call(call) => turn.say(Delta::ToolCall(ToolCallDelta {
+                ScriptLine::Text(text) => turn.push_delta(Delta::Text(text)),
+                ScriptLine::Thinking(text) => turn.push_delta(Delta::Thinking(text)),
+                ScriptLine::Call(call) => turn.push_delta(Delta::ToolCall(ToolCallDelta {
                     index: call.index,
                     id: call.id,
                     name: call.name,
                     arguments: call.arguments,
                 })),
-                ScriptLine::Usage(usage) => turn.say(Delta::Usage(Usage {
+                ScriptLine::Usage(usage) => turn.push_delta(Delta::Usage(Usage {
                     input_tokens: usage.input_tokens,
                     output_tokens: usage.output_tokens,
                 })),
@@ -283,7 +283,7 @@ struct ScriptedTurn {
 
 impl ScriptedTurn {
     /// Adds a piece. Returns `false`, since the turn goes on.
-    fn say(&mut self, delta: Delta) -> bool {
+    fn push_delta(&mut self, delta: Delta) -> bool {
         self.pieces.push_back(ScriptedItem::Delta(delta));
         false
     }

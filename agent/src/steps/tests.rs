@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::*;
 use crate::{
     AgentConfig, Delta, Usage,
-    testing::{self, Stage, ask_for, say},
+    testing::{self, Stage, ask_for, text_answer},
 };
 
 /// Takes the steps of a run, each with a new driver and a state that was read from its text. Returns the last
@@ -43,9 +43,10 @@ fn stages(turns: &[Vec<testing::Step>], iterations: u32) -> [Stage; 2] {
 async fn another_driver_at_each_step_gives_the_same_run() {
     let same = [("", "r_echo", r#"{"a":1}"#)];
     let used = testing::Step::Delta(Delta::Usage(Usage { input_tokens: 3, output_tokens: 2 }));
-    let counted = [vec![used], say("the answer")].concat();
+    let counted = [vec![used], text_answer("the answer")].concat();
     let with_text =
-        [say("first")[..1].to_vec(), ask_for(&[("a", "r_sleep", "{}"), ("b", "w_fail", "{}")])].concat();
+        [text_answer("first")[..1].to_vec(), ask_for(&[("a", "r_sleep", "{}"), ("b", "w_fail", "{}")])]
+            .concat();
     let cut_off = ask_for(&[("c", "w_echo", "{}"), ("d", "w_echo", r#"{"a"#)]);
     let scripts = [
         vec![with_text.clone(), cut_off, counted],
@@ -82,7 +83,8 @@ async fn the_steps_of_a_run_are_those_of_the_specification() {
 async fn a_message_that_waits_goes_on_with_a_new_number_of_turns() {
     let turns: Vec<_> =
         (0..2).map(|nth| ask_for(&[(&format!("x{nth}"), "r_echo", &format!("{{\"n\":{nth}}}"))])).collect();
-    let [stage, _] = stages(&[turns.clone(), vec![say("one")], turns, vec![say("two")]].concat(), 3);
+    let [stage, _] =
+        stages(&[turns.clone(), vec![text_answer("one")], turns, vec![text_answer("two")]].concat(), 3);
     stage.agent.handle().follow_up("and then?").expect("room");
     let (state, _) = relayed(&stage).await;
     assert_eq!(state.next, RunStep::Over { end: AgentEnd::Answer { text: "two".into() } });

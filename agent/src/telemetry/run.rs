@@ -40,8 +40,7 @@ pub(super) struct Run {
 #[derive(Debug)]
 struct Chat {
     span: MeasuredSpan,
-    /// Duration of the answer, once it has come. The span stays open for the attributes that the turn's end
-    /// brings.
+    /// Duration of the answer, once it has come. The span stays open: the turn's end adds attributes.
     took: Option<Duration>,
     /// Whether the answer is known to be whole: an answer with calls is reported only when it is.
     whole: bool,
@@ -103,7 +102,7 @@ impl Run {
             }
             AgentEvent::TurnEnd { stop, usage, .. } => {
                 if let Some(mut chat) = self.chat.take() {
-                    chat.tell(stop, *usage);
+                    chat.record_stop_and_usage(stop, *usage);
                     if let Some(usage) = usage {
                         instruments.tokens(settings, *usage);
                     }
@@ -191,7 +190,7 @@ impl Run {
 }
 
 impl Chat {
-    fn tell(&mut self, stop: &StopReason, usage: Option<Usage>) {
+    fn record_stop_and_usage(&mut self, stop: &StopReason, usage: Option<Usage>) {
         let span = &mut self.span.span;
         let reasons = Array::String(vec![StringValue::from(finish_reason(stop))]);
         span.set_attribute(KeyValue::new(FINISH_REASONS, Value::Array(reasons)));

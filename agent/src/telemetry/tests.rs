@@ -19,7 +19,7 @@ use super::{
     super::{
         AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, Delta, EventEmitter, InMemoryMessageStore,
         ProviderErrorKind, StopReason, Usage, event_channel,
-        testing::{Notes, Script, Step, Tools, ask_for, say},
+        testing::{Notes, Script, Step, Tools, ask_for, text_answer},
     },
     *,
 };
@@ -144,7 +144,8 @@ fn assert_same_time(span: &SpanData, point: &Point) {
 #[tokio::test(start_paused = true)]
 async fn a_run_is_a_tree_of_spans_with_the_conventions_attributes() {
     let kept = Kept::new();
-    let turns = vec![costing(ask_for(&[("c1", "r_echo", "{}")]), 100, 7), costing(say("done"), 120, 3)];
+    let turns =
+        vec![costing(ask_for(&[("c1", "r_echo", "{}")]), 100, 7), costing(text_answer("done"), 120, 3)];
     kept.run(RecordedContent::Nothing, turns).await;
     let spans = kept.spans();
     let names: Vec<&str> = spans.iter().map(|span| &*span.name).collect();
@@ -199,7 +200,8 @@ async fn a_run_is_a_tree_of_spans_with_the_conventions_attributes() {
 #[tokio::test(start_paused = true)]
 async fn metrics_are_the_spans_times_and_the_tokens() {
     let kept = Kept::new();
-    let turns = vec![costing(ask_for(&[("c1", "r_echo", "{}")]), 100, 7), costing(say("done"), 120, 3)];
+    let turns =
+        vec![costing(ask_for(&[("c1", "r_echo", "{}")]), 100, 7), costing(text_answer("done"), 120, 3)];
     kept.run(RecordedContent::Nothing, turns).await;
     let agent =
         kept.point("gen_ai.invoke_agent.duration", &["gen_ai.agent.name=clerk", "gen_ai.request.model=gpt"]);
@@ -405,7 +407,7 @@ async fn every_event_is_passed_on_as_it_is() {
     let kept = Kept::new();
     let (notes, plain) = (Notes::default(), Notes::default());
     let config = AgentConfig { run_id: Some("run-1".into()), ..AgentConfig::new("clerk") };
-    let turns = || vec![ask_for(&[("c1", "r_loud", "{}")]), say("done")];
+    let turns = || vec![ask_for(&[("c1", "r_loud", "{}")]), text_answer("done")];
     let telemetry = kept.emitter(notes.clone(), RecordedContent::Nothing);
     let store = InMemoryMessageStore::new;
     AgentLoop::new(config.clone(), telemetry, store(), Script::new(turns()), Tools::default())

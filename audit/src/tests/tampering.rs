@@ -8,10 +8,10 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{AuditError, BreakReason, Broken};
+use crate::{AuditError, BreakReason, ChainBreak};
 
 /// Writes these lines as a log and returns the first break.
-fn broken(lines: &[&[u8]]) -> Option<Broken> {
+fn broken(lines: &[&[u8]]) -> Option<ChainBreak> {
     let dir = tempfile::tempdir().expect("makes a folder");
     fs::write(log_path(dir.path()), lines.concat()).expect("writes");
     verify(&log_path(dir.path())).expect("verifies").broken

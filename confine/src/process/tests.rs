@@ -1,4 +1,4 @@
-//! Programs below a confined thread, which stands for a process: the same layers bind both. Limits bind whole
+//! Programs below a confined thread, in place of a process: the same layers bind both. Limits bind whole
 //! processes, so they are tested with sessions.
 
 use std::{

@@ -288,7 +288,8 @@ const PROCESSES: &[libc::c_long] = &[
     libc::SYS_waitid,
 ];
 
-/// Without capabilities, the setters allow nothing that the process is not already.
+/// System calls of user and group identity. Without capabilities, a setter can only set an identity that the
+/// process has already.
 const IDENTITY: &[libc::c_long] = &[
     libc::SYS_capget,
     libc::SYS_capset,

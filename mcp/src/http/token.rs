@@ -68,7 +68,7 @@ fn make(folder: &Path, path: &Path, token: &str) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
-    // A name of its own for each attempt: two servers may start at once.
+    // A different name for each attempt: two servers may start at once.
     let new = folder.join(format!("{FILE}.{}", &token[..16.min(token.len())]));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let made = file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n"));

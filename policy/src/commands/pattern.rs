@@ -8,7 +8,7 @@ use portcullis_types::is_deceptive;
 
 use super::{InvalidCommandRule, words::CommandWord};
 
-/// A program's name and words that follow it. In each word `*` stands for any text.
+/// A program's name and words that follow it. In each word `*` matches any text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CommandPattern {
     /// Never empty.
@@ -104,7 +104,7 @@ impl<'de> Deserialize<'de> for CommandPattern {
     }
 }
 
-/// Whether a word matches a pattern in which `*` stands for any text.
+/// Whether a word matches a pattern in which `*` matches any text.
 fn glob(pattern: &str, word: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == word };
     let Some(mut left) = word.strip_prefix(first) else { return false };

@@ -55,9 +55,9 @@ pub enum CommandRefusal {
     /// A rule of `deny` covers a program that it runs.
     #[error("`{program}` is denied by the rule `{rule}`")]
     Denied {
-        /// The program.
+        /// The denied program's name.
         program: String,
-        /// The rule.
+        /// The entry of `deny` that covers it.
         rule: String,
     },
     /// No rule of `allow` covers a program that it runs.

@@ -50,7 +50,7 @@ const READERS: &[&str] = &["parallel", "sem", "at", "batch", "crontab", "gparall
 const INPUTS: &[&str] = &["/dev/stdin", "/dev/fd/", "/proc/self/fd/", "/dev/tcp/", "/dev/udp/"];
 
 /// The refusal of a program that runs its input, which is not in the text.
-pub(super) fn unread<T>(name: &str) -> Result<T, String> {
+pub(super) fn refuse_input_reader<T>(name: &str) -> Result<T, String> {
     Err(format!("`{name}` runs what it reads"))
 }
 
@@ -79,7 +79,7 @@ pub(super) fn runs(words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
             .collect()),
         "find" | "gfind" | "fd" | "fdfind" => find(arguments),
         _ if LOGINS.contains(&name) => login(name, arguments),
-        _ if READERS.contains(&name) => unread(name),
+        _ if READERS.contains(&name) => refuse_input_reader(name),
         // `command -v` looks a program up and does not run it.
         "command" if arguments.first().is_some_and(|word| matches!(word.literal(), Some("-v" | "-V"))) => {
             Ok(Vec::new())
@@ -136,7 +136,7 @@ fn file(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some(word) = words.first() else { return Ok(Vec::new()) };
     let path = known(name, word)?;
     if path == "-" || INPUTS.iter().any(|input| path.starts_with(input)) {
-        return unread(name);
+        return refuse_input_reader(name);
     }
     Ok(vec![RunTarget::Program(words.to_vec())])
 }
@@ -167,7 +167,7 @@ fn login(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String
     }
     found.retain(|runs| !matches!(runs, RunTarget::Program(words) if words.is_empty()));
     // Without a command these start a shell, which runs its input.
-    if found.is_empty() { unread(name) } else { Ok(found) }
+    if found.is_empty() { refuse_input_reader(name) } else { Ok(found) }
 }
 
 /// Whether an option is `--command`, `--session-command` or an abbreviation of one.
@@ -185,10 +185,12 @@ fn shell(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String
             "-o" | "+o" | "-O" | "+O" => drop(rest.next()),
             "--version" | "--help" => return Ok(Vec::new()),
             "--rcfile" | "--init-file" => drop(rest.next()),
-            "-" => return unread(name),
+            "-" => return refuse_input_reader(name),
             long if long.starts_with("--") => {}
             // Before `-c`, so that a cluster of both is refused.
-            cluster if cluster.starts_with(['-', '+']) && cluster.contains('s') => return unread(name),
+            cluster if cluster.starts_with(['-', '+']) && cluster.contains('s') => {
+                return refuse_input_reader(name);
+            }
             cluster if cluster.starts_with('-') && cluster.contains('c') => {
                 // More options may stand between `-c` and the text.
                 let command =
@@ -202,7 +204,7 @@ fn shell(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String
             _ => return file(name, &arguments[arguments.len() - rest.len() - 1..]),
         }
     }
-    if rest.len() == 0 { unread(name) } else { file(name, rest.as_slice()) }
+    if rest.len() == 0 { refuse_input_reader(name) } else { file(name, rest.as_slice()) }
 }
 
 /// The options of `find` and `fd` that run a program.

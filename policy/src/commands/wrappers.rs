@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    runs::{PlaceholderSource, RunTarget, joined, known, text, unread, with_placeholders},
+    runs::{PlaceholderSource, RunTarget, joined, known, refuse_input_reader, text, with_placeholders},
     words::CommandWord,
 };
 
@@ -188,7 +188,7 @@ pub(super) fn wrapped(
         }
     }
     if found.is_empty() && SHELL_BY_DEFAULT.contains(&name) && !only_asks(name, arguments) {
-        return unread(name);
+        return refuse_input_reader(name);
     }
     if name == "xargs" || name == "gxargs" {
         return Ok(found.into_iter().map(|runs| filled_by_input(runs, arguments)).collect());

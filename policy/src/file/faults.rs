@@ -50,14 +50,14 @@ impl<'s> Faults<'s> {
             self.left_out += 1;
             return;
         }
-        let fault = self.told(at, key, message.as_ref());
+        let fault = self.fault_at(at, key, message.as_ref());
         self.found.push((at, fault));
     }
 
     /// Adds a warning: the line is valid, but its author hardly means what it says.
     pub(crate) fn warn_at<T>(&mut self, placed: &PlacedValue<T>, message: impl AsRef<str>) {
         if self.warned.len() < MAX_FAULTS {
-            let warning = self.told(placed.at, &placed.key, message.as_ref());
+            let warning = self.fault_at(placed.at, &placed.key, message.as_ref());
             self.warned.push((placed.at, warning));
         } else {
             self.warned_out += 1;
@@ -65,7 +65,7 @@ impl<'s> Faults<'s> {
     }
 
     /// The fault for a place of the text.
-    pub(crate) fn told(&self, at: usize, key: &str, message: &str) -> PolicyFault {
+    pub(crate) fn fault_at(&self, at: usize, key: &str, message: &str) -> PolicyFault {
         let (line, column) = self.places.of_offset(self.source.text, at);
         PolicyFault {
             file: self.source.name.to_owned(),

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct PlacedValue<T> {
     pub(crate) value: T,
-    /// The byte offset.
+    /// The byte offset in the policy's text.
     pub(crate) at: usize,
     /// The key's path.
     pub(crate) key: String,

@@ -15,7 +15,7 @@ pub(crate) struct Section<'t> {
     table: &'t DeTable<'t>,
     /// Its key's path; empty for the whole text.
     path: String,
-    /// Its byte offset.
+    /// The section's byte offset in the policy's text.
     pub(crate) at: usize,
 }
 

@@ -76,14 +76,14 @@ impl WorkspaceSecurityPolicy {
             return Err(deny(DenialCode::CommandsNotGranted, format!("tools.{name}.profile"), hint));
         }
         shell.commands.judge(command).map_err(|refusal| {
-            let (rule, hint) = told(&refusal, &shell.commands);
+            let (rule, hint) = rule_and_hint(&refusal, &shell.commands);
             deny(DenialCode::CommandDenied, rule, hint)
         })
     }
 }
 
 /// The rule that refuses a command, and the hint for the model.
-fn told(refusal: &CommandRefusal, rules: &CommandRules) -> (String, String) {
+fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, String) {
     match refusal {
         CommandRefusal::Denied { program, rule } => (
             format!("shell.deny[\"{rule}\"]"),

@@ -236,7 +236,7 @@ fn an_operation_has_no_mounts_and_its_steps_share_none() {
             &[(2, &format!("30: tools.vault_copyto_write.profile: {share}"))],
         );
     }
-    // A step without an entry has no mounts, whatever its tier's profile grants.
+    // A step without an entry has no mounts, even if its tier's profile grants some.
     for entries in [
         "[tools]\nvault_copyto_read.profile = 'V'\nvault_copyto_write.profile = 'W'\nvault_copyto.profile = 'Nothing'",
         "[tools.vault_copyto_read]\nprofile = 'R'",

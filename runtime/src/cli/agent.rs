@@ -34,7 +34,7 @@ Examples:
 Exit codes:
   0 the model answered    1 it did not come to an answer    2 wrong usage, a policy that cannot be used
   5 the provider gave no whole answer    130 given up by Ctrl-C")]
-pub(crate) struct Agent {
+pub(crate) struct AgentOptions {
     /// What you ask; `-` reads it from standard input.
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: String,
@@ -94,7 +94,7 @@ pub(crate) struct Agent {
 /// the policy, the sandbox, the shell's session, the audit log. The workspace is made for it and goes with it. The
 /// exit code is 5 where not all that the policy requires was seen to hold.
 #[derive(Debug, Args)]
-pub(crate) struct Demo {
+pub(crate) struct DemoOptions {
     /// Leave the workspace and its audit log, and say where they are.
     #[arg(long)]
     pub(crate) keep: bool,

@@ -24,7 +24,7 @@ Examples:
   portcullis serve --print-config claude-code
   portcullis serve --workspace ~/work
   portcullis serve --http 127.0.0.1:8808")]
-pub(crate) struct Serve {
+pub(crate) struct ServeOptions {
     /// Serve any number of clients by streamable HTTP at this address, path /mcp, such as `127.0.0.1:8808`.
     ///
     /// Each request needs the token, as `Authorization: Bearer TOKEN`.

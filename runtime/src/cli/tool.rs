@@ -7,13 +7,13 @@ use clap::{Args, Subcommand};
 use super::Modules;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Tool {
-    New(New),
-    Build(Build),
-    Try(Try),
-    Test(Test),
-    Approve(Approve),
-    Revoke(Revoke),
+pub(crate) enum ToolCommand {
+    New(NewOptions),
+    Build(BuildOptions),
+    Try(TryOptions),
+    Test(TestOptions),
+    Approve(ApproveOptions),
+    Revoke(RevokeOptions),
 }
 
 /// Make a crate with one tool, its test and a README.
@@ -21,7 +21,7 @@ pub(crate) enum Tool {
 /// The crate stands alone and depends on the SDK by its path; it builds offline with the packages that the
 /// SDK's checkout was built with. Nothing that is there is overwritten, and nothing is left behind by half.
 #[derive(Debug, Args)]
-pub(crate) struct New {
+pub(crate) struct NewOptions {
     /// The tool's name: 1 to 64 characters of a-z, 0-9, `_` and `-`.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
@@ -43,7 +43,7 @@ pub(crate) struct New {
 /// Cargo builds the crate for `wasm32-wasip1` in release mode, without the network where it can. Then the
 /// module is loaded as `call --module` would load it, and asked what it has.
 #[derive(Debug, Args)]
-pub(crate) struct Build {
+pub(crate) struct BuildOptions {
     #[command(flatten)]
     pub(crate) package: Package,
 }
@@ -61,7 +61,7 @@ Examples:
   portcullis tool try word_count '{\"path\": \"/shared/README.md\"}' --grant WorkspaceRead
 
 Exit codes are those of `portcullis call`; 1 also where the crate does not build or has no such tool.")]
-pub(crate) struct Try {
+pub(crate) struct TryOptions {
     /// The tool's name.
     #[arg(value_name = "NAME")]
     pub(crate) tool: String,
@@ -102,7 +102,7 @@ pub(crate) struct Try {
 /// The module is built first. Then `cargo test` runs the crate's tests, and each `testing::Case` in them makes
 /// its call twice: natively, and through this program in the sandbox. Fails if no test calls the module.
 #[derive(Debug, Args)]
-pub(crate) struct Test {
+pub(crate) struct TestOptions {
     #[command(flatten)]
     pub(crate) package: Package,
 }
@@ -124,7 +124,7 @@ pub(crate) struct Package {
 ///
 /// An approval opens nothing: what a tool may touch, and whether its calls are asked about, is the policy's.
 #[derive(Debug, Args)]
-pub(crate) struct Approve {
+pub(crate) struct ApproveOptions {
     /// The tool's name, as in `portcullis tools`.
     #[arg(value_name = "TOOL")]
     pub(crate) tool: String,
@@ -143,7 +143,7 @@ pub(crate) struct Approve {
 /// quarantines it. To keep it from being called, write `enabled = false` into its entry of the policy. The
 /// audit log has a row of it.
 #[derive(Debug, Args)]
-pub(crate) struct Revoke {
+pub(crate) struct RevokeOptions {
     /// The tool's name.
     #[arg(value_name = "TOOL")]
     pub(crate) tool: String,

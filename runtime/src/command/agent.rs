@@ -14,7 +14,7 @@ use super::{
     interrupts::{INTERRUPTED, apart},
 };
 use crate::{
-    cli::{AGENT_ID, Agent, Common},
+    cli::{AGENT_ID, AgentOptions, Common},
     error::CliError,
     output::{
         live::{Live, PausingApprover},
@@ -37,7 +37,7 @@ for what may be thrown away; /vault can be read where the policy lets you. Relat
 that is refused says why; do what it asks for, or go another way.";
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: AgentOptions) -> Result<ExitCode, CliError> {
     let provider = provider(&options)?;
     let mut config = AgentConfig::new(AGENT_ID);
     config.system = Some(system(options.system.as_deref())?);
@@ -165,7 +165,7 @@ pub(super) fn exit_code(end: &AgentEnd) -> ExitCode {
     }
 }
 
-fn provider(options: &Agent) -> Result<RemoteProvider, CliError> {
+fn provider(options: &AgentOptions) -> Result<RemoteProvider, CliError> {
     let mut settings = ProviderSettings::new(options.provider, options.model.clone());
     settings.base_url.clone_from(&options.base_url);
     settings.key = match (&options.key_file, options.provider.key_variable()) {

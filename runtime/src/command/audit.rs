@@ -30,11 +30,14 @@ pub(crate) fn log(common: &Common, limit: usize, as_json: bool) -> Result<ExitCo
                 newest.push_back(row);
             }
             Err(error) if error.is_missing() => {
-                stream::tell(&format!("no call is on record yet: there is no `{}`\n", path.display()));
+                stream::write_stderr(&format!(
+                    "no call is on record yet: there is no `{}`\n",
+                    path.display()
+                ));
                 return Ok(ExitCode::SUCCESS);
             }
             Err(source) => {
-                stream::tell(&CliError::Audit { source }.report());
+                stream::write_stderr(&CliError::Audit { source }.report());
                 code = ExitCode::FAILURE;
             }
         }
@@ -170,7 +173,7 @@ pub(crate) fn verdict(report: &VerifyReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_tools::audit::{BreakReason, Broken, OpenBegin};
+    use portcullis_tools::audit::{BreakReason, ChainBreak, OpenBegin};
 
     use super::*;
 
@@ -191,7 +194,7 @@ mod tests {
         insta::assert_snapshot!("intact", verdict(&report));
         report.last_seq = 4;
         let why = BreakReason::SequenceGap { expected: 5, found: 6 };
-        report.broken = Some(Broken { line: 5, offset: 4096, why });
+        report.broken = Some(ChainBreak { line: 5, offset: 4096, why });
         report.open_begins.clear();
         insta::assert_snapshot!("broken", verdict(&report));
     }

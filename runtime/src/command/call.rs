@@ -16,7 +16,7 @@ use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolOutput};
 
 use super::interrupts::{INTERRUPTED, apart};
 use crate::{
-    cli::{CLI_ID, Call, Common},
+    cli::{CLI_ID, CallOptions, Common},
     error::CliError,
     output::{
         diagnostics::{self, Diagnostics},
@@ -31,7 +31,7 @@ use crate::{
 const MAX_STDIN_BYTES: u64 = (1 << 20) + 1;
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: Call) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: CallOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
     let call = new_call(options.tool, arguments(options.arguments)?);
     let mut caller = caller(options.run, options.approve);
@@ -95,13 +95,14 @@ pub(super) fn caller(run: String, approve: bool) -> Caller {
     } else {
         TerminalApprover::find().map(|approver| Arc::new(approver) as Arc<dyn Approver>)
     };
-    caller.on_progress = Some(Arc::new(|progress| stream::tell(&format!("{}\n", progress.trim_end()))));
+    caller.on_progress =
+        Some(Arc::new(|progress| stream::write_stderr(&format!("{}\n", progress.trim_end()))));
     caller.on_update = Some(Arc::new(|partial| {
         // The output of a command is the answer itself, so it is not printed again.
         if partial.details.get("stream").is_some() {
             return;
         }
-        stream::tell(&format!("{}\n", text::of_content(&partial.content).trim_end()));
+        stream::write_stderr(&format!("{}\n", text::of_content(&partial.content).trim_end()));
     }));
     caller
 }
@@ -127,12 +128,12 @@ fn answer(result: &ToolResult, said: Option<&str>, run: &str, as_json: bool) -> 
     }
     show(&result.outcome)?;
     if let Some(said) = said {
-        stream::tell(&diagnostics::shown(said));
+        stream::write_stderr(&diagnostics::shown(said));
     }
     if let Some(id) = result.details["output_id"].as_str() {
-        stream::tell(&rest_of(id, run, result.original_bytes));
+        stream::write_stderr(&rest_of(id, run, result.original_bytes));
     } else if let Some(hint) = result.rest_hint() {
-        stream::tell(&format!("{hint}\n"));
+        stream::write_stderr(&format!("{hint}\n"));
     }
     Ok(code)
 }
@@ -149,7 +150,7 @@ pub(super) fn show(outcome: &Result<ToolOutput, ToolError>) -> Result<(), CliErr
             }
         }
         Err(error) => {
-            stream::tell(&format!("{}\n", error.for_model()));
+            stream::write_stderr(&format!("{}\n", error.for_model()));
             Ok(())
         }
     }

@@ -31,7 +31,7 @@ use crate::{
 use super::tools::ShellState;
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: &cli::Doctor) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: &cli::DoctorOptions) -> Result<ExitCode, CliError> {
     let findings = examine(common)?;
     if options.json {
         json::answer(&findings)?;
@@ -189,7 +189,7 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
     // Load the policy first: an unusable policy requires nothing that could be examined.
     let policy = files.load(envelope.sandbox_tier)?;
     let support = probe_kernel();
-    // Verify before the start, which mends what a crash left in the log and could hide more.
+    // Verify before the start: the start repairs the traces of a crash in the log, and could hide more.
     let audit = audit_finding(&envelope);
     let runtime = setup::runtime()?;
     let started = runtime.block_on(start(&envelope, sidecar::place(common)));
@@ -360,8 +360,8 @@ fn layer_finding(
     }
 }
 
-/// The result of verification; none if there is no log yet, or only a torn tail that the next start will
-/// mend.
+/// The result of verification; none if there is no log yet, or only a torn tail that the next start
+/// repairs.
 fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
     let path = audit::log_path(&envelope.state);
     let (intact, report) = match audit::verify(&path) {

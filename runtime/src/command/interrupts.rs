@@ -29,8 +29,8 @@ impl Interruptible for CancellationToken {
     }
 }
 
-/// Does work on a separate thread, so that interrupts are heard whatever the work waits for. None if the work
-/// is no longer waited for.
+/// Does work on a separate thread, so that interrupts are handled while the work blocks. None if the work is
+/// no longer waited for.
 pub(super) fn apart<T: Send + 'static>(
     heard: &impl Interruptible,
     work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
@@ -66,7 +66,7 @@ async fn interruptible<T>(
             interrupt = interrupts.next() => {
                 if stream::stderr_is_terminal() {
                     // The cursor may be in the middle of a line, such as after a question.
-                    stream::tell("\n");
+                    stream::write_stderr("\n");
                 }
                 if !heard.interrupt(interrupt) {
                     return Ok(None);

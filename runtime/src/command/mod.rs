@@ -15,7 +15,7 @@ mod tools;
 use std::process::ExitCode;
 
 use crate::{
-    cli::{Audit, Cli, Command, Policy},
+    cli::{AuditCommand, Cli, CliCommand, PolicyCommand},
     error::CliError,
 };
 
@@ -23,20 +23,22 @@ use crate::{
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let common = &cli.common;
     match cli.command {
-        Command::Call(options) => call::run(common, options),
-        Command::Tools(options) => tools::run(common, options),
-        Command::Tool(verb) => author::run(common, verb),
-        Command::Policy(Policy::Default) => policy::default(),
-        Command::Policy(Policy::Check { file: Some(file), modules }) => {
+        CliCommand::Call(options) => call::run(common, options),
+        CliCommand::Tools(options) => tools::run(common, options),
+        CliCommand::Tool(verb) => author::run(common, verb),
+        CliCommand::Policy(PolicyCommand::Default) => policy::default(),
+        CliCommand::Policy(PolicyCommand::Check { file: Some(file), modules }) => {
             policy::check_file(common, &file, modules)
         }
-        Command::Policy(Policy::Check { file: None, modules }) => policy::check_in_force(common, modules),
-        Command::Audit(Audit::Log { limit, json }) => audit::log(common, limit, json),
-        Command::Audit(Audit::Verify) => audit::verify(common),
-        Command::Serve(options) => serve::run(common, options),
-        Command::Shell(options) => shell::run(common, options),
-        Command::Agent(options) => agent::run(common, options),
-        Command::Demo(options) => demo::run(common, &options),
-        Command::Doctor(options) => doctor::run(common, &options),
+        CliCommand::Policy(PolicyCommand::Check { file: None, modules }) => {
+            policy::check_in_force(common, modules)
+        }
+        CliCommand::Audit(AuditCommand::Log { limit, json }) => audit::log(common, limit, json),
+        CliCommand::Audit(AuditCommand::Verify) => audit::verify(common),
+        CliCommand::Serve(options) => serve::run(common, options),
+        CliCommand::Shell(options) => shell::run(common, options),
+        CliCommand::Agent(options) => agent::run(common, options),
+        CliCommand::Demo(options) => demo::run(common, &options),
+        CliCommand::Doctor(options) => doctor::run(common, &options),
     }
 }

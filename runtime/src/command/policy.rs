@@ -32,7 +32,7 @@ pub(crate) fn check_file(common: &Common, file: &Path, modules: Modules) -> Resu
     let has_modules = policy.modules_dir().is_some() || !modules.files.is_empty();
     let listing = match by_itself {
         Ok(idle) => {
-            tell(&mut warnings, idle.iter().chain(policy.warnings()));
+            add_warnings(&mut warnings, idle.iter().chain(policy.warnings()));
             shipped(&policy)
         }
         // The entry may be for a module's tool, so the modules must be asked.
@@ -40,7 +40,7 @@ pub(crate) fn check_file(common: &Common, file: &Path, modules: Modules) -> Resu
             let envelope = setup::envelope_with(common, modules)?;
             let runtime = setup::runtime()?;
             let registry = runtime.block_on(setup::described(&envelope, &files))?;
-            tell(&mut warnings, registry.idle_entries().iter().chain(policy.warnings()));
+            add_warnings(&mut warnings, registry.idle_entries().iter().chain(policy.warnings()));
             format!("{}{}", tools::listing(&registry), tools::refused(&registry))
         }
         Err(error) => return Err(BootstrapError::from(error).into()),
@@ -58,7 +58,7 @@ pub(crate) fn check_in_force(common: &Common, modules: Modules) -> Result<ExitCo
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
     let policy = registry.policy();
     let mut warnings = Vec::new();
-    tell(&mut warnings, registry.idle_entries().iter().chain(policy.warnings()));
+    add_warnings(&mut warnings, registry.idle_entries().iter().chain(policy.warnings()));
     let listing = format!("{}{}", tools::listing(&registry), tools::refused(&registry));
     answer(&files, policy, &listing, &warnings)
 }
@@ -78,12 +78,12 @@ fn answer(
     let _ = write!(answer, "\ntools\n{listing}");
     stream::answer(&answer)?;
     for warning in warnings {
-        stream::tell(&format!("warning: {}\n", text::inline(warning)));
+        stream::write_stderr(&format!("warning: {}\n", text::inline(warning)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell<'a>(warnings: &mut Vec<String>, faults: impl Iterator<Item = &'a PolicyFault>) {
+fn add_warnings<'a>(warnings: &mut Vec<String>, faults: impl Iterator<Item = &'a PolicyFault>) {
     warnings.extend(faults.map(ToString::to_string));
 }
 

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::interrupts::{INTERRUPTED, Interrupts};
 use crate::{
-    cli::{Common, Serve},
+    cli::{Common, ServeOptions},
     client_config::{Launch, snippet},
     error::CliError,
     output::stream,
@@ -22,7 +22,7 @@ use crate::{
 const LEFTOVERS: Duration = Duration::from_secs(1);
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: ServeOptions) -> Result<ExitCode, CliError> {
     if let Some(client) = options.print_config {
         let launch = launch(common, &options)?;
         let text = snippet(client, &launch).ok_or(CliError::Unprintable)?;
@@ -41,8 +41,9 @@ pub(crate) fn run(common: &Common, options: Serve) -> Result<ExitCode, CliError>
 ///
 /// # Cancellation
 /// Dropping the future cancels the calls.
-async fn serve(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
-    let Serve { http, token_file, allow_remote, allow_hosts, allow_origins, approve, modules, .. } = options;
+async fn serve(common: &Common, options: ServeOptions) -> Result<ExitCode, CliError> {
+    let ServeOptions { http, token_file, allow_remote, allow_hosts, allow_origins, approve, modules, .. } =
+        options;
     let envelope = setup::envelope_with(common, modules)?;
     let mut signals = Signals::listen()?;
     // Bind first: a wrong address is wrong usage, and nothing is made yet.
@@ -66,7 +67,10 @@ async fn serve(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
         let (token, file) = token(token_file, &envelope)?;
         let hosts = allow_hosts.into_iter().chain(own_host(address));
         let access = HttpAccess::new(token).hosts(hosts).origins(allow_origins);
-        stream::tell(&format!("serving at http://{address}{MCP_PATH}\nthe token is in {}\n", file.display()));
+        stream::write_stderr(&format!(
+            "serving at http://{address}{MCP_PATH}\nthe token is in {}\n",
+            file.display()
+        ));
         serve_http(&server, listener, access, stop.clone()).await;
         Ok(())
     };
@@ -112,8 +116,10 @@ async fn reload(common: &Common, envelope: &RunnerBootstrapEnvelope, server: &Mc
         server.replace(registry).map_err(CliError::from)
     };
     match again.await {
-        Ok(()) => stream::tell("policy and modules were read anew\n"),
-        Err(error) => stream::tell(&format!("policy and modules stay as they were\n{}", error.report())),
+        Ok(()) => stream::write_stderr("policy and modules were read anew\n"),
+        Err(error) => {
+            stream::write_stderr(&format!("policy and modules stay as they were\n{}", error.report()))
+        }
     }
 }
 
@@ -146,7 +152,7 @@ impl Signals {
 
 /// The command by which a client starts this program with the same options. Paths are absolute, so that they
 /// hold in any working directory.
-fn launch(common: &Common, options: &Serve) -> Result<Launch, CliError> {
+fn launch(common: &Common, options: &ServeOptions) -> Result<Launch, CliError> {
     let failed = |source| CliError::Start { source };
     let program = std::env::current_exe().map_err(failed)?;
     let absolute = |path: &PathBuf| -> Result<_, CliError> {

@@ -18,7 +18,7 @@ use super::{
     interrupts::{INTERRUPTED, apart},
 };
 use crate::{
-    cli::{CLI_ID, Common, Shell},
+    cli::{CLI_ID, Common, ShellCommandOptions},
     error::CliError,
     output::{stream, text},
     setup, sidecar,
@@ -31,7 +31,7 @@ const RUN: &str = "shell";
 const SIGNALLED: i64 = 128;
 
 /// Runs the command, or standard input line by line.
-pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: ShellCommandOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
     let place = sidecar::place(common);
     let under_way = UnderWay::default();
@@ -68,7 +68,7 @@ fn caller(cancel: CancellationToken, unwritten: &FirstWriteError) -> Caller {
         } else {
             stream::answer(&shown)
         };
-        // The command goes on: its effects cannot be taken back. The first error is told after its end.
+        // The command goes on: its effects cannot be taken back. The first error is reported after its end.
         if let Err(error) = written {
             unwritten.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
@@ -86,7 +86,7 @@ async fn by_line(
     let prompts = io::stdin().is_terminal();
     if prompts {
         let workspace = text::inline(&envelope.workspace.display().to_string());
-        stream::tell(&format!("what a model's commands see of {workspace}; Ctrl-D ends it\n"));
+        stream::write_stderr(&format!("what a model's commands see of {workspace}; Ctrl-D ends it\n"));
     }
     let mut last = 0;
     loop {
@@ -94,7 +94,7 @@ async fn by_line(
             return Ok(interrupted(last));
         }
         if prompts {
-            stream::tell(PROMPT);
+            stream::write_stderr(PROMPT);
         }
         let mut line = String::new();
         let read =
@@ -141,12 +141,12 @@ fn end(result: &ToolResult) -> u8 {
     match &result.outcome {
         Ok(_) => {
             for note in result.details["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-                stream::tell(&format!("[{}]\n", text::inline(note)));
+                stream::write_stderr(&format!("[{}]\n", text::inline(note)));
             }
             code(&result.details)
         }
         Err(error) => {
-            stream::tell(&format!("{}\n", error.for_model()));
+            stream::write_stderr(&format!("{}\n", error.for_model()));
             error.kind().exit_code()
         }
     }

@@ -135,7 +135,7 @@ impl Live {
     }
 
     /// Shows a text of the program itself.
-    pub(crate) fn say(&self, words: &str) {
+    pub(crate) fn show_notice(&self, words: &str) {
         let mut state = self.state();
         self.end_line(&mut state);
         self.write(&mut state, words);
@@ -198,7 +198,7 @@ impl Live {
                 let shown = text::of_content(&output.content);
                 match streamed {
                     Some(streamed) => {
-                        self.block(state, &streamed.said_of_its_end(&shown).join("\n"), SHOWN_LINES);
+                        self.block(state, &streamed.unstreamed_notes(&shown).join("\n"), SHOWN_LINES);
                     }
                     None => self.block(state, &shown, SHOWN_LINES),
                 }

@@ -45,7 +45,7 @@ pub(crate) fn answer(text: &str) -> Result<(), CliError> {
 
 /// Writes to standard error. On a terminal, characters that it would act on are escaped: the text may quote a
 /// model, a tool or a file.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn write_stderr(text: &str) {
     let mut stderr = io::stderr().lock();
     // Ignore write errors: there is no stream left to report them on.
     let _ = if stderr.is_terminal() {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    FileIdentity, MAX_NAMED, PrivateLinks, Unknown,
+    FileIdentity, MAX_NAMED, PrivateLinks, UnknownReason,
     place::handle_path,
     walk::{CountedFiles, FolderWalk},
 };
@@ -57,7 +57,7 @@ pub fn examine_links(mounts: &MountTable) -> LinkReport {
     let report = begun.ok().and_then(|_detached| answer.recv_timeout(EXAMINE_TIME).ok());
     report.unwrap_or_else(|| LinkReport {
         has_more: true,
-        unknown: Some(Unknown::Overdue.hint()),
+        unknown: Some(UnknownReason::Overdue.hint()),
         ..LinkReport::default()
     })
 }
@@ -68,7 +68,7 @@ fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkRep
         is_private_exposed: !exposed.named().is_empty(),
         private: exposed.named().to_vec(),
         private_left_out: exposed.unnamed(),
-        unknown: exposed.unknown.map(Unknown::hint),
+        unknown: exposed.unknown.map(UnknownReason::hint),
         ..LinkReport::default()
     };
     let mut files: BTreeMap<FileIdentity, (u64, Vec<(String, u64)>)> = BTreeMap::new();

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{ExposedFiles, FIRST_LOOK_WAIT, LOOK_WAIT, PrivatePaths, Unknown, walk};
+use super::{ExposedFiles, FIRST_LOOK_WAIT, LOOK_WAIT, PrivatePaths, UnknownReason, walk};
 
 /// How long a result counts as fresh if searching is fast.
 const FRESH: Duration = Duration::from_secs(1);
@@ -161,8 +161,10 @@ impl SearchState {
 
     /// The result that counts while a search is overdue.
     fn stand_in(&self) -> Arc<ExposedFiles> {
-        self.standing_in()
-            .map_or_else(|| Arc::new(ExposedFiles::unknown(Unknown::Overdue)), |last| Arc::clone(&last.found))
+        self.standing_in().map_or_else(
+            || Arc::new(ExposedFiles::unknown(UnknownReason::Overdue)),
+            |last| Arc::clone(&last.found),
+        )
     }
 }
 
@@ -180,27 +182,27 @@ mod tests {
     use crate::links::LinkSuspicion;
 
     /// A search that ends on command.
-    fn told() -> (PrivateLinks, mpsc::Sender<ExposedFiles>, mpsc::Receiver<()>) {
-        let (tell, told) = mpsc::channel();
+    fn held_links() -> (PrivateLinks, mpsc::Sender<ExposedFiles>, mpsc::Receiver<()>) {
+        let (answer, answers) = mpsc::channel();
         let (begin, begun) = mpsc::channel();
-        let told = Mutex::new(told);
+        let answers = Mutex::new(answers);
         let links = PrivateLinks::looking(move || {
             begin.send(()).expect("heard");
-            told.lock().expect("one look at a time").recv().unwrap_or_default()
+            answers.lock().expect("one look at a time").recv().unwrap_or_default()
         });
-        (links, tell, begun)
+        (links, answer, begun)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_look_that_hangs_blocks_no_call_and_counts_as_suspicion() {
-        let (links, tell, begun) = told();
-        let overdue = Some(LinkSuspicion::Unknown(Unknown::Overdue));
+        let (links, answer, begun) = held_links();
+        let overdue = Some(LinkSuspicion::Unknown(UnknownReason::Overdue));
         // Both run on this thread: a search on it would let neither end.
         let (one, other) = tokio::join!(links.exposed(), links.exposed());
         assert_eq!((one.suspects_any(), other.suspects_any()), (overdue, overdue));
         begun.recv().expect("begun");
         assert!(begun.try_recv().is_err(), "one look at a time");
-        tell.send(ExposedFiles::default()).expect("heard");
+        answer.send(ExposedFiles::default()).expect("heard");
         while links.exposed().await.suspects_any().is_some() {
             tokio::task::yield_now().await;
         }
@@ -215,7 +217,7 @@ mod tests {
         };
         assert!(ended(Duration::ZERO).fresh().is_none());
         assert_eq!(ended(Duration::from_secs(1)).stand_in().suspects_any(), None);
-        let overdue = Some(LinkSuspicion::Unknown(Unknown::Overdue));
+        let overdue = Some(LinkSuspicion::Unknown(UnknownReason::Overdue));
         assert_eq!(ended(STANDS_IN).stand_in().suspects_any(), overdue);
         assert_eq!(SearchState::default().stand_in().suspects_any(), overdue);
     }

@@ -104,7 +104,7 @@ impl PrivatePlace {
     }
 }
 
-/// A path that leads to an open handle's target, whatever becomes of the target's name.
+/// A path that leads to an open handle's target, even after the target is renamed or removed.
 pub(super) fn handle_path(handle: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()))
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    ExposedFiles, FileIdentity, MAX_PRIVATE_ENTRIES, Unknown,
+    ExposedFiles, FileIdentity, MAX_PRIVATE_ENTRIES, UnknownReason,
     place::{PlaceKind, PrivatePlace, handle_path},
 };
 
@@ -61,7 +61,7 @@ pub(super) fn private(places: &[PrivatePlace]) -> ExposedFiles {
     ExposedFiles::of(found, unknown)
 }
 
-fn once(places: &[PrivatePlace]) -> (BTreeMap<FileIdentity, String>, Option<Unknown>) {
+fn once(places: &[PrivatePlace]) -> (BTreeMap<FileIdentity, String>, Option<UnknownReason>) {
     let mut walk = FolderWalk { left: MAX_PRIVATE_ENTRIES, ..FolderWalk::default() };
     for (number, place) in places.iter().enumerate() {
         if place.is_read_only() {
@@ -82,8 +82,8 @@ fn once(places: &[PrivatePlace]) -> (BTreeMap<FileIdentity, String>, Option<Unkn
         }
     }
     let unknown = match (walk.failed, walk.has_more) {
-        (true, _) => Some(Unknown::Unreadable),
-        (false, true) => Some(Unknown::TooMany),
+        (true, _) => Some(UnknownReason::Unreadable),
+        (false, true) => Some(UnknownReason::TooMany),
         (false, false) => None,
     };
     let outside = walk.names.into_iter().filter(|(_, seen)| seen.counts && seen.links > seen.paths);

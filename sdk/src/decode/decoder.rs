@@ -30,13 +30,13 @@ pub struct Mistakes {
 pub struct Decoder<T>(PhantomData<fn() -> T>);
 
 impl<T> Decoder<T> {
-    /// The selector.
+    /// The value on which method resolution selects an implementation.
     pub const NEW: Self = Self(PhantomData);
 }
 
 /// Implemented for types that decode.
 pub trait Decodes<T> {
-    /// The decoder.
+    /// The function that decodes the argument.
     fn function(&self) -> DecodeFn<T>;
 }
 

@@ -38,7 +38,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for NameOrObject<V> {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<V::Value, E> {
-        self.0.visit_enum(Name(name, PhantomData))
+        self.0.visit_enum(VariantName(name, PhantomData))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
@@ -47,9 +47,9 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for NameOrObject<V> {
 }
 
 /// A variant given by name.
-struct Name<'a, E>(&'a str, PhantomData<E>);
+struct VariantName<'a, E>(&'a str, PhantomData<E>);
 
-impl<'de, E: Error> EnumAccess<'de> for Name<'_, E> {
+impl<'de, E: Error> EnumAccess<'de> for VariantName<'_, E> {
     type Error = E;
     type Variant = NameAlone<E>;
 
@@ -123,7 +123,7 @@ impl<'de, A: MapAccess<'de>> VariantAccess<'de> for Member<A> {
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, A::Error> {
-        self.only(Fields(visitor))
+        self.only(VariantFields(visitor))
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -131,14 +131,14 @@ impl<'de, A: MapAccess<'de>> VariantAccess<'de> for Member<A> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.only(Fields(visitor))
+        self.only(VariantFields(visitor))
     }
 }
 
 /// The named fields of a variant.
-struct Fields<V>(V);
+struct VariantFields<V>(V);
 
-impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Fields<V> {
+impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for VariantFields<V> {
     type Value = V::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {

@@ -30,7 +30,7 @@ pub const fn assert_field<T: FieldType>() {}
 pub struct Field<T>(PhantomData<fn() -> T>);
 
 impl<T> Field<T> {
-    /// The selector.
+    /// The value on which method resolution selects an implementation.
     pub const NEW: Self = Self(PhantomData);
 }
 
@@ -50,7 +50,7 @@ impl<'de, T: Deserialize<'de>> Read<'de, T> for &Field<T> {
 }
 
 /// The fallback of [`Read`].
-pub trait Unread<'de, T> {
+pub trait ReadFallback<'de, T> {
     /// Never run.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ pub trait Unread<'de, T> {
     fn read<D: Deserializer<'de>>(&self, deserializer: D) -> Result<T, D::Error>;
 }
 
-impl<'de, T> Unread<'de, T> for Field<T> {
+impl<'de, T> ReadFallback<'de, T> for Field<T> {
     fn read<D: Deserializer<'de>>(&self, _: D) -> Result<T, D::Error> {
         unreachable!("the compiler refused this type")
     }
@@ -80,7 +80,7 @@ impl<T: Serialize> Write<T> for &Field<T> {
 }
 
 /// The fallback of [`Write`].
-pub trait Unwritten<T> {
+pub trait WriteFallback<T> {
     /// Never run.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ pub trait Unwritten<T> {
     fn write<S: Serializer>(&self, value: &T, serializer: S) -> Result<S::Ok, S::Error>;
 }
 
-impl<T> Unwritten<T> for Field<T> {
+impl<T> WriteFallback<T> for Field<T> {
     fn write<S: Serializer>(&self, _: &T, _: S) -> Result<S::Ok, S::Error> {
         unreachable!("the compiler refused this type")
     }
@@ -96,7 +96,7 @@ impl<T> Unwritten<T> for Field<T> {
 
 /// Describes a field.
 pub trait Describe {
-    /// Its schema.
+    /// The field type's schema.
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
 
     /// Its schema, inlined rather than referenced: a tag is added to its properties.
@@ -114,7 +114,7 @@ impl<T: JsonSchema> Describe for &Field<T> {
 }
 
 /// The fallback of [`Describe`].
-pub trait Undescribed {
+pub trait DescribeFallback {
     /// Never run.
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
 
@@ -122,7 +122,7 @@ pub trait Undescribed {
     fn schema_beside_tag(&self, generator: &mut SchemaGenerator) -> Schema;
 }
 
-impl<T> Undescribed for Field<T> {
+impl<T> DescribeFallback for Field<T> {
     fn schema(&self, _: &mut SchemaGenerator) -> Schema {
         unreachable!("the compiler refused this type")
     }

@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::{call, lent::LentMounts, sandbox::Sandbox, with_root, world::World};
 use crate::DeclaredTool;
 
-/// One call, with its files and the folders that it is lent.
+/// One call, with its files and the folders that it is granted.
 ///
 /// Each expectation makes the call natively and, if `portcullis tool test` runs the tests, a second time in
 /// the sandbox, through the whole pipeline. Both must give the expected result. If the sandbox cannot be
 /// reached, the first case of a process says on standard error that only the native half was tested.
 ///
-/// Natively the paths of arguments with roles are checked against the lent folders, as a policy would do. All
-/// other confinement takes effect only in the sandbox.
+/// Natively the paths of arguments with roles are checked against the granted folders, as a policy would do.
+/// All other confinement takes effect only in the sandbox.
 #[derive(Clone)]
 pub struct Case<'a> {
     tool: &'a dyn DeclaredTool,
@@ -26,7 +26,7 @@ pub struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// A call of a tool that is lent no folder.
+    /// A call of a tool without folders.
     #[must_use]
     pub fn new(tool: &'a dyn DeclaredTool, arguments: Value) -> Self {
         Self { tool, arguments, lent: LentMounts::default(), files: Vec::new(), leaves: Vec::new() }
@@ -77,7 +77,7 @@ impl<'a> Case<'a> {
         for (half, outcome) in self.halves() {
             match outcome {
                 Ok(output) => assert_eq!(output.joined_text(), text, "{half}"),
-                Err(error) => panic!("{half}: expected `{text}`, got {}", told(&error)),
+                Err(error) => panic!("{half}: expected `{text}`, got {}", error_text(&error)),
             }
         }
     }
@@ -92,7 +92,7 @@ impl<'a> Case<'a> {
         for (half, outcome) in self.halves() {
             match outcome {
                 Ok(output) => assert_eq!(output.structured.as_ref(), Some(&data), "{half}"),
-                Err(error) => panic!("{half}: expected {data}, got {}", told(&error)),
+                Err(error) => panic!("{half}: expected {data}, got {}", error_text(&error)),
             }
         }
     }
@@ -106,7 +106,7 @@ impl<'a> Case<'a> {
         for (half, outcome) in self.halves() {
             match outcome {
                 Ok(output) => panic!("{half}: expected {kind}, got `{}`", output.joined_text()),
-                Err(error) => assert_eq!(error.kind(), kind, "{half}: got {}", told(&error)),
+                Err(error) => assert_eq!(error.kind(), kind, "{half}: got {}", error_text(&error)),
             }
         }
     }
@@ -150,7 +150,7 @@ impl<'a> Case<'a> {
 }
 
 /// An error with its operator detail, for the tool's author.
-pub(super) fn told(error: &ToolError) -> String {
+pub(super) fn error_text(error: &ToolError) -> String {
     let cause = error.operator_detail().map(|detail| format!(" (cause: {})", detail.trim_end()));
     format!("{}: {error}{}", error.kind(), cause.unwrap_or_default())
 }

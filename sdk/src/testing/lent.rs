@@ -1,4 +1,4 @@
-//! The folders lent to a call, and the decision of a policy that grants exactly them.
+//! The folders granted to a call, and the decision of a policy that grants exactly them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{DefaultValue, LiteralValue, ParamSpec, Presence, ToolSpec};
 
-/// The lent mounts by name, with their access.
+/// The granted mounts by name, with their access.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LentMounts(BTreeMap<String, Access>);
 
@@ -16,7 +16,7 @@ impl LentMounts {
         self.0.insert(mount.to_owned(), access);
     }
 
-    /// The names.
+    /// The names of the mounts.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -28,8 +28,8 @@ impl LentMounts {
         format!("{{ {} }}", mounts.join(", "))
     }
 
-    /// Checks the paths of arguments with roles against the lent folders. Missing or mistyped arguments are
-    /// left to the tool.
+    /// Checks the paths of arguments with roles against the granted folders. Missing or mistyped arguments
+    /// are left to the tool.
     pub(super) fn judge(&self, tool: &ToolSpec, arguments: &Value) -> Result<(), ToolError> {
         for param in tool.params {
             let (Some(role), Some(text)) = (param.role, named(param, arguments)) else { continue };

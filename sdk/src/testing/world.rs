@@ -10,16 +10,16 @@ use std::{
 use portcullis_types::{GuestPath, ToolError, ToolOutput};
 
 use super::{
-    case::{Half, told},
+    case::{Half, error_text},
     lent::LentMounts,
 };
 
-/// A folder that stands for `/`.
+/// A folder that tools see as `/`.
 #[derive(Debug)]
 pub(super) struct World(PathBuf);
 
 impl World {
-    /// A folder with the lent mounts and these files.
+    /// A folder with the granted mounts and these files.
     #[track_caller]
     pub(super) fn with(files: &[(GuestPath, Vec<u8>)], lent: &LentMounts) -> Self {
         let world = Self(fresh().expect("a temporary folder"));
@@ -46,7 +46,7 @@ impl World {
         files: &[(GuestPath, Vec<u8>)],
         outcome: &Result<ToolOutput, ToolError>,
     ) {
-        let failed = outcome.as_ref().err().map(|error| format!("; the call failed: {}", told(error)));
+        let failed = outcome.as_ref().err().map(|error| format!("; the call failed: {}", error_text(error)));
         let failed = failed.unwrap_or_default();
         for (path, expected) in files {
             match fs::read(self.place(path)) {

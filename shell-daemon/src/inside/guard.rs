@@ -123,7 +123,7 @@ fn guard(control: &OwnedFd, session_init: Pid, end: KillMethod) -> ExitCode {
         while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         match killed {
             Ok(()) => return ExitCode::SUCCESS,
-            // The kill has stalled. Go on: giving up would let the processes go for good.
+            // The kill has stalled. Go on: giving up would leave the processes running.
             Err(ShellError::NotKilled { .. }) => {}
             Err(_) => return ExitCode::FAILURE,
         }

@@ -58,7 +58,7 @@ pub(super) struct SharedMemory<'a> {
 pub(super) enum UnreadMappings {
     /// The process was unreadable, or ended.
     Failed(io::Error),
-    /// The look may read no more of them, nor of the descriptors.
+    /// The scan's limit of mappings and descriptors is reached.
     TooMany,
 }
 

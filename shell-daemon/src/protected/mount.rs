@@ -69,34 +69,35 @@ impl ScannedMount {
     }
 
     /// Scans the mount, and returns the protected paths that were made or changed since the last scan.
-    pub(super) fn look(&mut self, patterns: &ProtectedPaths, budget: &mut Budget) -> Vec<String> {
+    pub(super) fn scan(&mut self, patterns: &ProtectedPaths, budget: &mut Budget) -> Vec<String> {
         let now = clock_gettime(ClockId::Realtime);
         let now = (now.tv_sec, now.tv_nsec);
         let (to_read, found, new) = (Queue::default(), HashSet::new(), BTreeSet::new());
-        let mut look = MountScan { patterns, budget, now, to_read, found, new };
+        let mut scan = MountScan { patterns, budget, now, to_read, found, new };
         if self.folders.is_empty() {
-            look.to_read.add(PathBuf::new(), false);
+            scan.to_read.add(PathBuf::new(), false);
         }
         // If `found` is full, further paths are not recorded, so the scan is incomplete.
-        look.budget.complete &= self.found.len() < PROTECTED_FOUND;
-        self.recheck(&mut look);
+        scan.budget.complete &= self.found.len() < PROTECTED_FOUND;
+        self.recheck(&mut scan);
         let mut folders = std::mem::take(&mut self.folders);
+        // Folders of protected paths first: the time may end before the others are checked.
         for pass in [true, false] {
             folders.retain(|path, stamp| {
                 // When the time is over, keep the folder for the next scan.
-                if stamp.is_named != pass || look.budget.is_over() {
+                if stamp.is_named != pass || scan.budget.is_over() {
                     return true;
                 }
                 match self.handle_stat(path) {
                     Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                        if stamp.is_fresh || stamp.of != Some(FileState::of(&stat)) {
-                            look.to_read.add(path.clone(), stamp.is_named);
+                        if stamp.is_fresh || stamp.state != Some(FileState::of(&stat)) {
+                            scan.to_read.add(path.clone(), stamp.is_named);
                         }
                         true
                     }
                     Ok(_) => false,
                     Err(errno) => {
-                        look.budget.complete &= is_gone(errno);
+                        scan.budget.complete &= is_gone(errno);
                         !is_gone(errno)
                     }
                 }
@@ -104,18 +105,18 @@ impl ScannedMount {
         }
         self.folders = folders;
         self.repositories.retain(|folder| self.folders.contains_key(folder));
-        while let Some((folder, is_named)) = look.to_read.next() {
-            if look.budget.is_over() {
+        while let Some((folder, is_named)) = scan.to_read.next() {
+            if scan.budget.is_over() {
                 self.leave_out(folder, is_named);
             } else {
-                self.read(&folder, is_named, &mut look);
+                self.read(&folder, is_named, &mut scan);
             }
         }
-        if look.budget.is_over() {
-            self.look_at_root(&mut look);
+        if scan.budget.is_over() {
+            self.scan_root(&mut scan);
         }
         self.is_first = false;
-        look.new
+        scan.new
             .iter()
             .map(|path| Path::new("/").join(&self.name).join(path).to_string_lossy().into_owned())
             .collect()
@@ -123,28 +124,28 @@ impl ScannedMount {
 
     /// Looks up the protected names in the mount itself after the time is over: in most mounts they are
     /// there.
-    fn look_at_root(&mut self, look: &mut MountScan<'_>) {
+    fn scan_root(&mut self, scan: &mut MountScan<'_>) {
         let is_unknown = self.folders.get(Path::new("")).is_none_or(|stamp| stamp.is_unknown);
-        self.probe_for_marks(Path::new(""), is_unknown, look);
-        for pattern in look.patterns.patterns() {
-            self.probe_for(pattern, Path::new(""), is_unknown, look);
+        self.probe_for_marks(Path::new(""), is_unknown, scan);
+        for pattern in scan.patterns.patterns() {
+            self.probe_for(pattern, Path::new(""), is_unknown, scan);
         }
-        while let Some((folder, is_named)) = look.to_read.next() {
+        while let Some((folder, is_named)) = scan.to_read.next() {
             self.leave_out(folder, is_named);
         }
     }
 
     /// Checks the paths found before: one may be gone, or changed without a change of its folder.
-    fn recheck(&mut self, look: &mut MountScan<'_>) {
+    fn recheck(&mut self, scan: &mut MountScan<'_>) {
         let paths: Vec<PathBuf> = self.found.keys().cloned().collect();
         for path in paths {
-            if look.budget.is_over() {
+            if scan.budget.is_over() {
                 return;
             }
             match self.handle_stat(&path) {
-                Ok(stat) => self.find(path, &stat, false, look),
+                Ok(stat) => self.find(path, &stat, false, scan),
                 Err(errno) => {
-                    look.budget.complete &= is_gone(errno);
+                    scan.budget.complete &= is_gone(errno);
                     self.found.remove(&path);
                 }
             }
@@ -154,37 +155,36 @@ impl ScannedMount {
     /// Remembers a folder for which there was no time or room, to read it at the next scan.
     fn leave_out(&mut self, folder: PathBuf, is_named: bool) {
         let before = self.folders.get(&folder).filter(|stamp| stamp.is_unknown);
-        let was = match before {
-            Some(stamp) => stamp.was,
+        let previous_inode = match before {
+            Some(stamp) => stamp.previous_inode,
             None if self.is_first => self.handle_stat(&folder).ok().map(|stat| FileState::of(&stat).place),
             None => None,
         };
         let is_unknown = before.is_some() || self.is_first;
-        self.folders.insert(folder, FolderStamp { of: None, is_named, is_fresh: true, is_unknown, was });
+        self.folders.insert(folder, FolderStamp::unread(is_named, is_unknown, previous_inode));
     }
 
     /// Remembers a folder that could not be read: anything that is seen in it later is new.
     fn note_unreadable(&mut self, folder: PathBuf, is_named: bool) {
-        let stamp = FolderStamp { of: None, is_named, is_fresh: true, is_unknown: false, was: None };
-        self.folders.insert(folder, stamp);
+        self.folders.insert(folder, FolderStamp::unread(is_named, false, None));
     }
 
     /// Looks up the protected names, as the policy spells them, in a folder of which not all names are read.
-    fn probe(&mut self, folder: &Path, is_unknown: bool, look: &mut MountScan<'_>) {
-        self.probe_for_marks(folder, is_unknown, look);
-        for pattern in look.patterns.patterns() {
-            if look.budget.is_over() {
+    fn probe(&mut self, folder: &Path, is_unknown: bool, scan: &mut MountScan<'_>) {
+        self.probe_for_marks(folder, is_unknown, scan);
+        for pattern in scan.patterns.patterns() {
+            if scan.budget.is_over() {
                 return;
             }
-            self.probe_for(pattern, folder, is_unknown, look);
+            self.probe_for(pattern, folder, is_unknown, scan);
         }
     }
 
     /// Looks up whether such a folder is a repository, and if so its protected names.
-    fn probe_for_marks(&mut self, folder: &Path, is_unknown: bool, look: &mut MountScan<'_>) {
+    fn probe_for_marks(&mut self, folder: &Path, is_unknown: bool, scan: &mut MountScan<'_>) {
         let mut marks = RepositoryMarks::default();
         for name in RepositoryMarks::NAMES {
-            if self.stat(&folder.join(name), look).is_some() {
+            if self.stat(&folder.join(name), scan).is_some() {
                 marks.see(name.as_bytes());
             }
         }
@@ -192,52 +192,52 @@ impl ScannedMount {
             return;
         }
         self.repositories.insert(folder.to_owned());
-        for pattern in look.patterns.patterns() {
+        for pattern in scan.patterns.patterns() {
             if let Some((_, below)) =
-                pattern.split_once('/').filter(|(name, _)| look.patterns.names_repository(name))
+                pattern.split_once('/').filter(|(name, _)| scan.patterns.names_repository(name))
             {
-                self.probe_for(below, folder, is_unknown, look);
+                self.probe_for(below, folder, is_unknown, scan);
             }
         }
     }
 
-    fn probe_for(&mut self, pattern: &str, folder: &Path, mut is_unknown: bool, look: &mut MountScan<'_>) {
+    fn probe_for(&mut self, pattern: &str, folder: &Path, mut is_unknown: bool, scan: &mut MountScan<'_>) {
         let mut path = folder.to_owned();
         for part in pattern.split('/') {
             let within = self.within(&path);
             path.push(part);
-            let Some(stat) = self.stat(&path, look) else { break };
+            let Some(stat) = self.stat(&path, scan) else { break };
             // A folder that was moved here brought all its contents along, so they are new here.
             is_unknown &= self.was_there(&stat);
             let kind = FileType::from_raw_mode(stat.st_mode);
-            if is_protected(look.patterns, &path, kind, &within) {
-                self.find(path.clone(), &stat, is_unknown, look);
+            if is_protected(scan.patterns, &path, kind, &within) {
+                self.find(path.clone(), &stat, is_unknown, scan);
             }
             if kind == FileType::Directory && !self.folders.contains_key(&path) {
-                look.to_read.add(path.clone(), true);
+                scan.to_read.add(path.clone(), true);
             }
         }
     }
 
-    fn read(&mut self, folder: &Path, is_named: bool, look: &mut MountScan<'_>) {
+    fn read(&mut self, folder: &Path, is_named: bool, scan: &mut MountScan<'_>) {
         let (entries, stat) = match self.open(folder) {
             Ok(opened) => opened,
             Err(errno) => {
-                look.budget.complete &= is_gone(errno);
+                scan.budget.complete &= is_gone(errno);
                 if !is_gone(errno) {
                     self.note_unreadable(folder.to_owned(), is_named);
                 }
                 return;
             }
         };
-        let is_unknown = self.stamp(folder, &stat, is_named, look);
+        let is_unknown = self.stamp(folder, &stat, is_named, scan);
         let within = self.within(folder);
         let mut marks = RepositoryMarks::default();
         // Names that are listed, and of which the kernel says nothing more.
         let mut is_partly_unreadable = false;
         for entry in entries {
             let Ok(entry) = entry else {
-                look.budget.complete = false;
+                scan.budget.complete = false;
                 self.note_unreadable(folder.to_owned(), is_named);
                 return;
             };
@@ -245,58 +245,62 @@ impl ScannedMount {
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            if !look.budget.take(is_named) || look.budget.is_over() {
+            if !scan.budget.take(is_named) || scan.budget.is_over() {
                 self.leave_out(folder.to_owned(), is_named);
-                self.probe(folder, is_unknown, look);
+                self.probe(folder, is_unknown, scan);
                 return;
             }
             marks.see(name);
             let path = folder.join(OsString::from_vec(name.to_vec()));
-            let Some(kind) = self.kind_of(&entry, &path, look) else {
+            let Some(kind) = self.kind_of(&entry, &path, scan) else {
                 is_partly_unreadable = true;
                 continue;
             };
-            if is_protected(look.patterns, &path, kind, &within) {
-                match self.stat(&path, look) {
-                    Some(stat) => self.find(path.clone(), &stat, is_unknown, look),
+            if is_protected(scan.patterns, &path, kind, &within) {
+                match self.stat(&path, scan) {
+                    Some(stat) => self.find(path.clone(), &stat, is_unknown, scan),
                     None => is_partly_unreadable = true,
                 }
             }
             if kind == FileType::Directory
                 && !self.folders.contains_key(&path)
-                && !self.add_folder(path, &within, is_unknown, look)
+                && !self.add_folder(path, &within, is_unknown, scan)
             {
                 // So that the next scan finds it again.
                 self.leave_out(folder.to_owned(), is_named);
             }
         }
-        self.note_repository(folder, marks, is_unknown && self.was_there(&stat), look);
+        self.note_repository(folder, marks, is_unknown && self.was_there(&stat), scan);
         if is_partly_unreadable {
             self.note_unreadable(folder.to_owned(), is_named);
             return;
         }
-        if let Some(stamp) = self.folders.get_mut(folder).filter(|stamp| stamp.of.is_some()) {
+        if let Some(stamp) = self.folders.get_mut(folder).filter(|stamp| stamp.state.is_some()) {
             stamp.is_unknown = false;
         }
     }
 
     /// Records that a folder is read. Returns whether its contents may be older than the session, although no
     /// scan has seen them.
-    fn stamp(&mut self, folder: &Path, stat: &Stat, is_named: bool, look: &MountScan<'_>) -> bool {
-        let of = FileState::of(stat);
+    fn stamp(&mut self, folder: &Path, stat: &Stat, is_named: bool, scan: &MountScan<'_>) -> bool {
+        let state = FileState::of(stat);
         let before = self.folders.get(folder).filter(|stamp| stamp.is_unknown);
-        let was = before.and_then(|stamp| stamp.was);
+        let previous_inode = before.and_then(|stamp| stamp.previous_inode);
         // If another folder took this one's place, its contents are new here.
-        let is_unknown = before.is_some() && (was == Some(of.place) || self.was_there(stat));
-        let stamp = FolderStamp { of: Some(of), is_named, is_fresh: of.is_after(look.now), is_unknown, was };
+        let is_unknown = before.is_some() && (previous_inode == Some(state.place) || self.was_there(stat));
+        let stamp = FolderStamp {
+            state: Some(state),
+            is_fresh: state.is_after(scan.now),
+            ..FolderStamp::unread(is_named, is_unknown, previous_inode)
+        };
         self.folders.insert(folder.to_owned(), stamp);
         is_unknown
     }
 
     /// The kind of a listed entry, looked up where the listing does not say it. None if it cannot be.
-    fn kind_of(&self, entry: &DirEntry, path: &Path, look: &mut MountScan<'_>) -> Option<FileType> {
+    fn kind_of(&self, entry: &DirEntry, path: &Path, scan: &mut MountScan<'_>) -> Option<FileType> {
         match entry.file_type() {
-            FileType::Unknown => self.stat(path, look).map(|stat| FileType::from_raw_mode(stat.st_mode)),
+            FileType::Unknown => self.stat(path, scan).map(|stat| FileType::from_raw_mode(stat.st_mode)),
             kind => Some(kind),
         }
     }
@@ -307,24 +311,23 @@ impl ScannedMount {
         path: PathBuf,
         within: &RepositoryRoots,
         is_unknown: bool,
-        look: &mut MountScan<'_>,
+        scan: &mut MountScan<'_>,
     ) -> bool {
-        let is_named = self.is_named(look.patterns, &path, within);
-        let is_too_much = self.folders.len() + look.to_read.len() >= PROTECTED_FOLDERS
+        let is_named = self.is_named(scan.patterns, &path, within);
+        let is_too_much = self.folders.len() + scan.to_read.len() >= PROTECTED_FOLDERS
             || path.iter().count() > PROTECTED_DEPTH;
-        if is_too_much && !(is_named && look.budget.share > 0) {
-            look.budget.complete = false;
+        if is_too_much && !(is_named && scan.budget.share > 0) {
+            scan.budget.complete = false;
             return false;
         }
         if is_unknown
             && let Ok(stat) = self.handle_stat(&path)
             && self.was_there(&stat)
         {
-            let was = Some(FileState::of(&stat).place);
-            let stamp = FolderStamp { of: None, is_named, is_fresh: true, is_unknown, was };
-            self.folders.insert(path.clone(), stamp);
+            let previous_inode = Some(FileState::of(&stat).place);
+            self.folders.insert(path.clone(), FolderStamp::unread(is_named, is_unknown, previous_inode));
         }
-        look.to_read.add(path, is_named);
+        scan.to_read.add(path, is_named);
         true
     }
 
@@ -359,11 +362,11 @@ impl ScannedMount {
         folder: &Path,
         marks: RepositoryMarks,
         is_unknown: bool,
-        look: &mut MountScan<'_>,
+        scan: &mut MountScan<'_>,
     ) {
         if !marks.is_repository() {
             if self.repositories.remove(folder) {
-                self.forget_below(folder, look.patterns);
+                self.forget_below(folder, scan.patterns);
             }
             return;
         }
@@ -377,13 +380,13 @@ impl ScannedMount {
         let entries = match self.open(folder) {
             Ok((entries, _)) => entries,
             Err(errno) => {
-                look.budget.complete &= is_gone(errno);
+                scan.budget.complete &= is_gone(errno);
                 return;
             }
         };
         let within = self.within(folder);
         for entry in entries.map_while(Result::ok) {
-            if look.budget.is_over() {
+            if scan.budget.is_over() {
                 // Not finished: repeat it at the next scan.
                 self.repositories.remove(folder);
                 self.leave_out(folder.to_owned(), true);
@@ -394,14 +397,14 @@ impl ScannedMount {
                 continue;
             }
             let path = folder.join(OsString::from_vec(name.to_vec()));
-            let Some(stat) = self.stat(&path, look) else { continue };
+            let Some(stat) = self.stat(&path, scan) else { continue };
             let kind = FileType::from_raw_mode(stat.st_mode);
-            if !is_protected(look.patterns, &path, kind, &within) {
+            if !is_protected(scan.patterns, &path, kind, &within) {
                 continue;
             }
-            self.find(path.clone(), &stat, is_unknown, look);
+            self.find(path.clone(), &stat, is_unknown, scan);
             if kind == FileType::Directory && self.folders.contains_key(&path) {
-                look.to_read.add(path, true);
+                scan.to_read.add(path, true);
             }
         }
     }
@@ -434,25 +437,25 @@ impl ScannedMount {
     /// Records a protected path that exists. It is new if the last scan did not find it or it has changed
     /// since. In a folder that the first scan left out, it is new only if it has changed since the session
     /// began.
-    fn find(&mut self, path: PathBuf, stat: &Stat, is_unknown: bool, look: &mut MountScan<'_>) {
+    fn find(&mut self, path: PathBuf, stat: &Stat, is_unknown: bool, scan: &mut MountScan<'_>) {
         // A folder's names are read again after its paths were checked one by one: read each file once.
-        if !look.found.insert(path.clone()) && self.found.contains_key(&path) {
+        if !scan.found.insert(path.clone()) && self.found.contains_key(&path) {
             return;
         }
         if self.found.len() >= PROTECTED_FOUND && !self.found.contains_key(&path) {
-            look.budget.complete = false;
+            scan.budget.complete = false;
             return;
         }
         let mut found = SeenPath::of(stat);
-        self.contents.add(&mut found, stat, &self.handle, &path, look.budget);
+        self.contents.add(&mut found, stat, &self.handle, &path, scan.budget);
         let found = found.after(self.found.get(&path).copied());
         match self.found.insert(path.clone(), found) {
             Some(before) if before.is_same(found) => {
-                look.budget.complete &= !found.is_first_content(before);
+                scan.budget.complete &= !found.is_first_content(before);
             }
             None if is_unknown && self.was_there(stat) => {}
             _ => {
-                look.new.insert(path);
+                scan.new.insert(path);
             }
         }
     }
@@ -472,9 +475,9 @@ impl ScannedMount {
     }
 
     /// The numbers of a path; `None` if it is gone, or cannot be looked at, so that the scan is incomplete.
-    fn stat(&self, path: &Path, look: &mut MountScan<'_>) -> Option<Stat> {
+    fn stat(&self, path: &Path, scan: &mut MountScan<'_>) -> Option<Stat> {
         let stat = self.handle_stat(path);
-        look.budget.complete &= stat.as_ref().err().is_none_or(|errno| is_gone(*errno));
+        scan.budget.complete &= stat.as_ref().err().is_none_or(|errno| is_gone(*errno));
         stat.ok()
     }
 

@@ -31,15 +31,22 @@ pub(super) struct FileState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FolderStamp {
     /// `None` if it could not be read.
-    pub(super) of: Option<FileState>,
+    pub(super) state: Option<FileState>,
     /// It is part of a protected path.
     pub(super) is_named: bool,
     /// It changed so shortly before that a further change could have the same time.
     pub(super) is_fresh: bool,
     /// The first scan left it out for its bounds, so its contents may be older than the session.
     pub(super) is_unknown: bool,
-    /// Device and inode at that time.
-    pub(super) was: Option<(u64, u64)>,
+    /// Device and inode when the first scan left it out.
+    pub(super) previous_inode: Option<(u64, u64)>,
+}
+
+impl FolderStamp {
+    /// The stamp of a folder that has still to be read.
+    pub(super) fn unread(is_named: bool, is_unknown: bool, previous_inode: Option<(u64, u64)>) -> Self {
+        Self { state: None, is_named, is_fresh: true, is_unknown, previous_inode }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

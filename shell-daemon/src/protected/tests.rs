@@ -85,13 +85,13 @@ const PATTERNS: [&str; 3] = [".git/hooks", ".bashrc", ".vscode/tasks.json"];
 fn check(change: impl Fn(&World), expected: &[&str]) {
     let world = World::new();
     let mut protected = world.protected(&PATTERNS);
-    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true }, "before");
+    assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: true }, "before");
     change(&world);
     assert_eq!(
-        protected.look(),
+        protected.scan(),
         ProtectedFound { created: expected.iter().map(|&path| path.to_owned()).collect(), complete: true }
     );
-    assert_eq!(protected.look().created, Vec::<String>::new(), "it is told once");
+    assert_eq!(protected.scan().created, Vec::<String>::new(), "it is told once");
 }
 
 #[test]
@@ -155,9 +155,9 @@ fn a_change_right_after_a_look_is_not_lost() {
     for number in 0..200 {
         let path = world.path(&format!("plain/{number}"));
         fs::create_dir_all(path.join(".git")).unwrap();
-        protected.look();
+        protected.scan();
         fs::create_dir(path.join(".git/hooks")).unwrap();
-        assert_eq!(protected.look().created, [format!("/shared/plain/{number}/.git/hooks")]);
+        assert_eq!(protected.scan().created, [format!("/shared/plain/{number}/.git/hooks")]);
     }
 }
 
@@ -168,7 +168,7 @@ fn a_file_changed_again_right_after_a_look_is_told_again() {
     for _ in 0..50 {
         // The same length as before, so that only the time differs.
         fs::write(world.path(".bashrc"), "new").unwrap();
-        assert_eq!(protected.look().created, ["/shared/.bashrc"]);
+        assert_eq!(protected.scan().created, ["/shared/.bashrc"]);
     }
 }
 
@@ -180,10 +180,10 @@ fn times_that_are_set_back_hide_nothing() {
     set_back("plain");
     World::waits_for_another_time();
     let mut protected = world.protected(&PATTERNS);
-    protected.look();
+    protected.scan();
     fs::write(world.path("plain/.bashrc"), "x").unwrap();
     set_back("plain");
-    assert_eq!(protected.look().created, ["/shared/plain/.bashrc"]);
+    assert_eq!(protected.scan().created, ["/shared/plain/.bashrc"]);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn too_deep_folder_makes_the_scan_incomplete() {
         deep.push("d");
     }
     fs::create_dir_all(&deep).unwrap();
-    assert!(!protected.look().complete);
+    assert!(!protected.scan().complete);
 }
 
 #[test]
@@ -240,17 +240,17 @@ fn hooks_of_a_folder_made_a_repository_are_reported() {
     fs::create_dir_all(world.path("plain/hooks")).unwrap();
     fs::write(world.path("plain/hooks/pre-commit"), "").unwrap();
     let mut protected = world.protected(&PATTERNS);
-    assert_eq!(protected.look().created, Vec::<String>::new());
+    assert_eq!(protected.scan().created, Vec::<String>::new());
     bare(&world, "plain");
-    assert_eq!(protected.look().created, ["/shared/plain/hooks", "/shared/plain/hooks/pre-commit"]);
+    assert_eq!(protected.scan().created, ["/shared/plain/hooks", "/shared/plain/hooks/pre-commit"]);
     fs::write(world.path("plain/hooks/pre-commit"), "changed").unwrap();
-    assert_eq!(protected.look().created, ["/shared/plain/hooks/pre-commit"]);
+    assert_eq!(protected.scan().created, ["/shared/plain/hooks/pre-commit"]);
     // It stops being a repository.
     fs::remove_file(world.path("plain/HEAD")).unwrap();
     fs::write(world.path("plain/hooks/pre-commit"), "again").unwrap();
-    protected.look();
+    protected.scan();
     fs::write(world.path("plain/hooks/pre-commit"), "and again").unwrap();
-    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
+    assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: true });
 }
 
 #[test]
@@ -281,14 +281,14 @@ fn very_many_files_do_not_hide_a_repositorys_hooks() {
         fs::create_dir_all(world.path("plain/.git/hooks")).unwrap();
         fs::write(world.path("plain/.git/hooks/pre-push"), "new").unwrap();
         fs::write(world.path(".bashrc"), "new").unwrap();
-        let found = protected.look();
+        let found = protected.scan();
         assert!(!found.complete, "{junk}");
         for path in ["/shared/a/.git/hooks/pre-commit", "/shared/plain/.git/hooks", "/shared/.bashrc"] {
             assert!(found.created.iter().any(|created| created == path), "{junk}: {found:?}");
         }
         // The folders left out are read as soon as there is room.
         protected.bounds = ScanBounds { entries: 10_000, ..FEW };
-        assert!(protected.look().complete, "{junk}");
+        assert!(protected.scan().complete, "{junk}");
     }
 }
 
@@ -300,7 +300,7 @@ fn a_folder_that_is_too_large_is_asked_for_the_protected_names() {
     (0..1000).for_each(|file| fs::write(world.path(&format!("plain/{file}")), "").unwrap());
     fs::create_dir_all(world.path("plain/.git/hooks")).unwrap();
     fs::write(world.path("plain/.bashrc"), "new").unwrap();
-    let found = protected.look();
+    let found = protected.scan();
     assert!(!found.complete);
     for path in ["/shared/plain/.git/hooks", "/shared/plain/.bashrc"] {
         assert!(found.created.iter().any(|created| created == path), "{found:?}");
@@ -317,10 +317,10 @@ fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
     protected.bounds = ScanBounds { time: Duration::ZERO, ..protected.bounds };
     // The mount itself is still asked for the policy's names.
     let hooks = vec!["/shared/.git/hooks".to_owned()];
-    assert_eq!(protected.look(), ProtectedFound { created: hooks, complete: false });
+    assert_eq!(protected.scan(), ProtectedFound { created: hooks, complete: false });
     protected.bounds = ScanBounds { time: Duration::from_secs(60), ..protected.bounds };
     let expected = vec!["/shared/.git/hooks/pre-commit".to_owned(), "/shared/plain/.bashrc".to_owned()];
-    assert_eq!(protected.look(), ProtectedFound { created: expected, complete: true });
+    assert_eq!(protected.scan(), ProtectedFound { created: expected, complete: true });
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn git_hooks_are_reported_first() {
         fs::write(folder.join(".bashrc"), "").unwrap();
     }
     fs::write(world.path("a/.git/hooks/pre-commit"), "new").unwrap();
-    let found = protected.look();
+    let found = protected.scan();
     assert_eq!(found.created[0], "/shared/a/.git/hooks/pre-commit");
     assert_eq!((found.created.len(), found.complete), (PROTECTED_TOLD, false));
 }
@@ -353,7 +353,7 @@ fn left_out_within(bounds: ScanBounds, before: &[&str], change: impl FnOnce(&Wor
     let mut protected = world.protected_within(&PATTERNS, bounds);
     change(&world);
     protected.bounds = ScanBounds { time: Duration::from_secs(60), entries: 10_000, ..FEW };
-    protected.look()
+    protected.scan()
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn repositories_in_repositories_are_all_looked_at() {
     }
     fs::create_dir_all(world.path("plain/r/r/hooks")).unwrap();
     assert_eq!(
-        protected.look(),
+        protected.scan(),
         ProtectedFound { created: vec!["/shared/plain/r/r/hooks".to_owned()], complete: true }
     );
 }
@@ -436,7 +436,7 @@ fn a_move_to_a_protected_name_in_a_large_folder_is_new() {
     World::waits_for_another_time();
     let mut protected = world.protected_within(&PATTERNS, FEW);
     fs::rename(world.path("x"), world.path(".git")).unwrap();
-    let found = protected.look();
+    let found = protected.scan();
     assert!(found.created.iter().any(|created| created == "/shared/.git/hooks"), "{found:?}");
 }
 
@@ -447,7 +447,7 @@ fn a_repository_that_is_too_large_is_one() {
     bare(&world, "plain/bare");
     (0..1000).for_each(|file| fs::write(world.path(&format!("plain/bare/{file}")), "").unwrap());
     fs::create_dir(world.path("plain/bare/hooks")).unwrap();
-    let found = protected.look();
+    let found = protected.scan();
     assert!(found.created.iter().any(|created| created == "/shared/plain/bare/hooks"), "{found:?}");
 }
 
@@ -464,9 +464,9 @@ fn unreadable_folder_is_new_once_readable() {
     mode(0);
     World::waits_for_another_time();
     let mut protected = world.protected(&PATTERNS);
-    assert!(!protected.look().complete);
+    assert!(!protected.scan().complete);
     mode(0o700);
-    let found = protected.look();
+    let found = protected.scan();
     assert_eq!(found.created, ["/shared/p/.git/hooks", "/shared/p/.git/hooks/pre-commit"]);
 }
 
@@ -486,10 +486,10 @@ fn names_that_can_only_be_listed_are_told_and_read_later() {
         mode(0o400);
         World::waits_for_another_time();
         let mut protected = world.protected(&PATTERNS);
-        let found = protected.look();
+        let found = protected.scan();
         assert!(!found.complete, "{folder}: {found:?}");
         mode(0o700);
-        let found = protected.look();
+        let found = protected.scan();
         assert!(found.complete, "{folder}: {found:?}");
         assert!(found.created.iter().any(|path| path.ends_with("pre-commit")), "{folder}: {found:?}");
     }
@@ -564,10 +564,10 @@ fn each_write_through_a_mapping_is_told() {
         let Some(mut mapping) = Mapping::of(&world.path(".bashrc"), "old\n") else { return };
         let mut protected = world.protected(&PATTERNS);
         for number in ["1", "2", "3"] {
-            assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
+            assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: true });
             mapping.write(number);
             assert_eq!(fs::read_to_string(world.path(".bashrc")).unwrap(), number.repeat(3));
-            assert_eq!(protected.look().created, ["/shared/.bashrc"], "{number}");
+            assert_eq!(protected.scan().created, ["/shared/.bashrc"], "{number}");
         }
         mapping.end();
     }
@@ -582,7 +582,7 @@ fn a_file_that_is_too_large_to_compare_is_told() {
     let world = World::new();
     grow(&world.path(".bashrc"), PROTECTED_CONTENT + 1);
     let mut protected = world.protected(&PATTERNS);
-    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: false });
+    assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: false });
 }
 
 /// A look that could not compare a file does not forget how the file was.
@@ -594,15 +594,15 @@ fn a_change_beside_a_large_file_is_told_when_that_is_gone() {
     let mut protected = world.protected(&PATTERNS);
     let Some(mut mapping) = Mapping::of(&world.path(".bashrc"), "old\n") else { return };
     for number in ["1", "2", "3"] {
-        assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
+        assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: true });
         grow(&world.path(".bashRC"), PROTECTED_CONTENT);
         assert_eq!(
-            protected.look(),
+            protected.scan(),
             ProtectedFound { created: vec!["/shared/.bashRC".to_owned()], complete: false }
         );
         mapping.write(number);
         grow(&world.path(".bashRC"), 0);
-        let found = protected.look();
+        let found = protected.scan();
         assert_eq!(found.created, ["/shared/.bashRC", "/shared/.bashrc"], "{number}");
     }
     mapping.end();
@@ -617,10 +617,10 @@ fn a_file_that_is_compared_for_the_first_time_is_told() {
     let mut protected = world.protected(&PATTERNS);
     fs::write(world.path(".bashrc"), "new").unwrap();
     let told = |path: &str| ProtectedFound { created: vec![path.to_owned()], complete: false };
-    assert_eq!(protected.look(), told("/shared/.bashrc"));
+    assert_eq!(protected.scan(), told("/shared/.bashrc"));
     grow(&world.path(".bashRC"), 0);
-    assert_eq!(protected.look(), told("/shared/.bashRC"));
-    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
+    assert_eq!(protected.scan(), told("/shared/.bashRC"));
+    assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: true });
 }
 
 /// The mapping stays when the file's mode takes the right to read it.
@@ -635,10 +635,10 @@ fn a_file_of_our_own_that_cannot_be_read_is_told() {
     let mode = |mode| fs::set_permissions(world.path(".bashrc"), fs::Permissions::from_mode(mode)).unwrap();
     mode(0o111);
     assert_eq!(
-        protected.look(),
+        protected.scan(),
         ProtectedFound { created: vec!["/shared/.bashrc".to_owned()], complete: false }
     );
-    assert!(!protected.look().complete);
+    assert!(!protected.scan().complete);
     mode(0o600);
-    assert!(protected.look().complete);
+    assert!(protected.scan().complete);
 }

@@ -132,7 +132,7 @@ pub struct ServiceLimits {
     pub keepalive_interval: Duration,
     /// How long the client has to answer the ping. Default: 20 s.
     pub keepalive_timeout: Duration,
-    /// Grace period of running commands when the daemon is told to stop. Default: 5 s.
+    /// Grace period of running commands when the daemon stops. Default: 5 s.
     pub grace: Duration,
     /// How long an answer about the daemon's health is reused before a session is started for the next one.
     /// Default: 10 s.

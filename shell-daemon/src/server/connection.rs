@@ -46,7 +46,7 @@ impl ConnectionHandle {
     }
 }
 
-/// One connection.
+/// A client's connection, with its state of authentication.
 #[derive(Debug)]
 pub(super) struct Connection {
     greeted: AtomicBool,

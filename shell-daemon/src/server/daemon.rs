@@ -111,7 +111,7 @@ impl Daemon {
     }
 
     /// # Errors
-    /// If the daemon has been told to stop.
+    /// If the daemon is stopping.
     pub(super) fn require_running(&self) -> Result<(), Status> {
         if self.stopping.is_cancelled() {
             return Err(RefusalCode::Stopping.because("the daemon is about to stop"));

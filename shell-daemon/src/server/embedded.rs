@@ -149,7 +149,7 @@ fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Daem
 /// Bytes of the setup's line.
 const SETUP_BYTES: usize = 256 << 10;
 
-/// How long the parent has for its setup. One that has sent nothing by then never will.
+/// How long the parent has for its setup. A parent that is silent for this long is treated as dead.
 const SETUP_TIME: Duration = Duration::from_secs(10);
 
 /// Enough to move the bytes of several clients; blocking work has its own threads.

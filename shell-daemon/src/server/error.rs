@@ -7,7 +7,7 @@ use portcullis_policy::PolicyError;
 
 use super::ProofError;
 
-/// The reason why a daemon does not start, or ended without being told to.
+/// The reason why a daemon does not start, or ended without a request to stop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
@@ -16,7 +16,7 @@ pub enum DaemonError {
     Config {
         /// The setting's name.
         setting: &'static str,
-        /// The reason.
+        /// The problem, worded to follow its subject in the message.
         problem: String,
     },
     /// The canary cannot be made in the state folder.
@@ -65,7 +65,7 @@ pub enum DaemonError {
     /// The token cannot be used.
     #[error("the token {problem}")]
     Token {
-        /// The reason.
+        /// The problem, worded to follow its subject in the message.
         problem: &'static str,
     },
     /// The token's file cannot be used.
@@ -73,7 +73,7 @@ pub enum DaemonError {
     TokenFile {
         /// The file's path.
         path: PathBuf,
-        /// The reason.
+        /// The problem, worded to follow its subject in the message.
         problem: String,
     },
     /// The socket cannot be made at its path.
@@ -81,19 +81,19 @@ pub enum DaemonError {
     Socket {
         /// The socket's path.
         path: PathBuf,
-        /// The reason.
+        /// The problem, worded to follow its subject in the message.
         problem: String,
     },
     /// An embedded daemon's setup is invalid.
     #[error("the embedded daemon's setup {problem}")]
     Setup {
-        /// The reason.
+        /// The problem, worded to follow its subject in the message.
         problem: String,
     },
     /// The operating system refused an operation that every daemon needs.
     #[error("{operation}")]
     System {
-        /// The operation.
+        /// The refused operation, as the message names it.
         operation: &'static str,
         /// The operation's error.
         #[source]

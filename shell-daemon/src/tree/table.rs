@@ -44,8 +44,8 @@ pub(crate) struct ProcessEntry {
 impl ProcessEntry {
     /// Whether it may be a shell before its `exec`: it runs our program, and has used hardly any processor
     /// time.
-    pub(crate) fn may_be_unborn(&self) -> bool {
-        self.is_forked && self.threads == 1 && self.used_ticks <= UNBORN_TICKS
+    pub(crate) fn may_be_before_exec(&self) -> bool {
+        self.is_forked && self.threads == 1 && self.used_ticks <= BEFORE_EXEC_TICKS
     }
 
     /// Whether it still has an address space: neither a zombie nor gone, nor about to be.
@@ -67,7 +67,7 @@ impl ProcessEntry {
 #[cfg(test)]
 impl ProcessEntry {
     /// A process that was just forked.
-    pub(crate) fn unborn(number: i32, virtual_bytes: u64) -> Self {
+    pub(crate) fn before_exec(number: i32, virtual_bytes: u64) -> Self {
         let pid = Pid::from_raw(number).expect("a number above 0");
         Self {
             process: Process { pid, started: 1 },
@@ -274,7 +274,7 @@ fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
 const PF_FORKNOEXEC: u64 = 0x40;
 
 /// Processor time that a shell may use before its `exec`: less than filling much memory takes.
-const UNBORN_TICKS: u64 = 1;
+const BEFORE_EXEC_TICKS: u64 = 1;
 
 /// How often the lists of children are read at most.
 const NEAR_ROUNDS: u32 = 4;

@@ -7,7 +7,7 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Breach, BreachSignal, CommandBounds, KillReason, birth::Birth};
+use super::{Breach, BreachSignal, CommandBounds, KillReason, shell_start::ShellStart};
 use crate::{
     ShellError,
     limits::{
@@ -32,7 +32,7 @@ pub(super) struct WatchedCommand {
     pub(super) threads: usize,
     pub(super) memory_bytes: u64,
     marks: Arc<Mutex<Marks>>,
-    birth: Birth,
+    shell_start: ShellStart,
     /// Looks in a row that may have missed processes.
     gaps: u32,
     /// Set while a process hides its memory.
@@ -75,7 +75,7 @@ impl WatchedCommand {
             threads: 0,
             memory_bytes: 0,
             marks: Arc::default(),
-            birth: Birth::Awaited,
+            shell_start: ShellStart::Pending,
             gaps: 0,
             hidden: None,
             doubt: None,
@@ -177,10 +177,10 @@ impl WatchedCommand {
         meter: &Meter,
     ) -> Result<MemoryUse, PartialLook> {
         self.threads = below.threads();
-        if self.birth != Birth::Born {
-            self.birth = self.birth.after(below, self.root.virtual_bytes());
+        if self.shell_start != ShellStart::Running {
+            self.shell_start = self.shell_start.after(below, self.root.virtual_bytes());
         }
-        if self.birth != Birth::Born {
+        if self.shell_start != ShellStart::Running {
             // The memory of our own program is not the command's.
             return Ok(MemoryUse::default());
         }

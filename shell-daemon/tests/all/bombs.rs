@@ -223,8 +223,8 @@ fn a_program_that_hides_memory_but_shares_none_goes_on() {
     let script = format!("syscall({}, {}, 0); sleep 1; print \"on\"", libc::SYS_prctl, libc::PR_SET_DUMPABLE);
     each(|world| {
         let mut session = bounded(world);
-        // Retry: shared memory of other programs on this machine may grow meanwhile, and cannot be told from
-        // the command's.
+        // Retry: shared memory of other programs on this machine may grow meanwhile, and cannot be
+        // distinguished from the command's.
         let goes_on = (0..20).any(|_| {
             let ran = attempt(&mut session, &perl(&script));
             let is_hidden = ran.end.completed == Completed::No(Interruption::Hidden);

@@ -61,7 +61,7 @@ fn existing_protected_path_stays_unwritable() {
         session.0.end().unwrap();
         assert_eq!(listing(world), before, "no ghosts");
         let mut session = world.session();
-        // The folder whose name makes the path protected keeps its place, whatever is to replace it.
+        // The folder whose name makes the path protected keeps its place against every replacement.
         for attack in [
             "mv .git away",
             "mv deep/er/.git away",

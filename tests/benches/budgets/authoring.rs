@@ -19,7 +19,7 @@ pub(crate) fn first_answer(world: &World, report: &mut Report) {
     let sdk = sdk.to_str().expect("text");
     let run = |words: &[&str]| {
         let output = command(world).args(words).output().expect("starts");
-        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        assert!(output.status.success(), "{words:?}: {}", stderr_text(&output));
         output
     };
     let start = Instant::now();
@@ -30,7 +30,7 @@ pub(crate) fn first_answer(world: &World, report: &mut Report) {
     let arguments = r#"{"path": "/shared/bench/1.txt"}"#;
     let output = run(&["tool", "try", "first", arguments, "--dir", "first", "--grant", "WorkspaceRead"]);
     let answered = start.elapsed();
-    assert!(String::from_utf8_lossy(&output.stdout).ends_with(" lines"), "{}", said(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with(" lines"), "{}", stderr_text(&output));
     report.reference("`tool new`", made.as_secs_f64(), "s");
     report.reference("`tool build`, nothing built before", (built - made).as_secs_f64(), "s");
     report.at_most(
@@ -55,6 +55,6 @@ fn command(world: &World) -> Command {
     command
 }
 
-fn said(output: &Output) -> String {
+fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -119,16 +119,16 @@ impl Server {
         let mut server = Self { process, input, output };
         let client = json!({"name": "bench", "version": "1"});
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
-        server.say(&json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": hello}));
+        server.send(&json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": hello}));
         server.answer(&json!("hello"));
-        server.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         server
     }
 
     fn read(&mut self, number: usize, tool: &str, path: &str) -> Duration {
         let params = json!({"name": tool, "arguments": {"path": path}});
         let start = Instant::now();
-        self.say(&json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}));
+        self.send(&json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}));
         let answer = self.answer(&json!(number));
         let elapsed = start.elapsed();
         let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
@@ -136,7 +136,7 @@ impl Server {
         elapsed
     }
 
-    fn say(&mut self, message: &Value) {
+    fn send(&mut self, message: &Value) {
         let input = self.input.as_mut().expect("open");
         input.write_all(format!("{message}\n").as_bytes()).expect("is read");
         input.flush().expect("is read");

@@ -1,4 +1,4 @@
-//! The start of a process with many modules from outside, compiled before.
+//! The start of a process with many foreign modules, compiled before.
 
 use std::{fs, time::Instant};
 

@@ -10,7 +10,7 @@ use portcullis_testing::World;
 use crate::{read::Files, report::Report, sample::median_us};
 
 const STARTS: usize = 40;
-/// Number of demonstrations. Each begins with nothing and compiles the core tools anew.
+/// Number of demonstrations. Each begins with nothing and compiles the core tools again.
 const DEMOS: usize = 3;
 
 pub(crate) fn start(world: &World, files: &Files, report: &mut Report) {

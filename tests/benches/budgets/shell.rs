@@ -61,7 +61,7 @@ async fn live_session(registry: &ToolRegistry, report: &mut Report) {
 async fn new_sessions(registry: &ToolRegistry, report: &mut Report) {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for number in 0..SESSIONS {
-        // Of a run of its own: a run has room for a few sessions only.
+        // Each in another run: a run may have only a few sessions.
         let mut caller = approving();
         caller.run_id = format!("new-{number}");
         first.push(run_as(&caller, registry, "true", "new").await);

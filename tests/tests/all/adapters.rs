@@ -76,7 +76,7 @@ const ADAPTERS: [Adapter; 8] = [
         arguments: |n| json!({"path": format!("folder{n}/made"), "content": "x"}),
         refused: |_| bad_paths().map(|(path, code)| (json!({"path": path, "content": "x"}), code)).to_vec(),
     },
-    // A module from outside. It does not declare its path argument to the policy.
+    // A foreign module. It does not declare its path argument to the policy.
     Adapter {
         tool: "raw_path",
         is_native: false,

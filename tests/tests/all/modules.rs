@@ -1,4 +1,4 @@
-//! Modules from outside: loading, refusals, pins, and their rights.
+//! Foreign modules: loading, refusals, pins, and their rights.
 
 mod approve;
 mod compile;

@@ -38,8 +38,8 @@ impl Vault {
     }
 
     /// A world whose policy has these additional lines in a tool's entry.
-    async fn saying(entry: &str, lines: &str) -> Self {
-        Self::of(saying(entry, lines)).await
+    async fn with_lines(entry: &str, lines: &str) -> Self {
+        Self::of(with_lines(entry, lines)).await
     }
 
     async fn copy(&self, source: &str, destination: &str) -> Answer {
@@ -106,7 +106,7 @@ fn call(source: &str, destination: &str) -> ToolCall {
 }
 
 /// The shipped policy, with more lines in one of its entries.
-fn saying(entry: &str, lines: &str) -> World {
+fn with_lines(entry: &str, lines: &str) -> World {
     let head = policy_line(entry);
     World::new().with_policy_edit(&head, &format!("{head}{lines}\n"))
 }
@@ -134,7 +134,7 @@ fn same(path: &Path, expected: &[u8]) {
 }
 
 /// A caller that gets progress.
-fn told(tell: impl Fn(String) + Send + Sync + 'static) -> portcullis_tools::Caller {
+fn caller_with_progress(tell: impl Fn(String) + Send + Sync + 'static) -> portcullis_tools::Caller {
     let mut caller = approving();
     caller.on_progress = Some(std::sync::Arc::new(tell));
     caller

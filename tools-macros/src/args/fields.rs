@@ -1,6 +1,6 @@
 //! Fields: how they are read, written and described.
 //!
-//! Each field gets three inherent functions of the type, which serde and schemars are told to call. This has
+//! Each field gets three inherent functions of the type, which serde and schemars call by attribute. This has
 //! two effects: an unsupported field type is reported once, at the field; and null for a field with a default
 //! means that the field was omitted, as for a tool's parameters.
 
@@ -165,7 +165,7 @@ fn reading(
             deserializer: __D,
         ) -> ::core::result::Result<#ty, __D::Error> {
             #[allow(unused_imports)]
-            use #facade::field::{Read as _, Unread as _};
+            use #facade::field::{Read as _, ReadFallback as _};
             #reading
         }
     }
@@ -180,7 +180,7 @@ fn writing(facade: &TokenStream, function: &Ident, ty: &Type) -> TokenStream {
             serializer: __S,
         ) -> ::core::result::Result<__S::Ok, __S::Error> {
             #[allow(unused_imports)]
-            use #facade::field::{Unwritten as _, Write as _};
+            use #facade::field::{Write as _, WriteFallback as _};
             (&&#facade::field::Field::<#ty>::NEW).write(value, serializer)
         }
     }
@@ -204,7 +204,7 @@ fn describing(
         #[allow(non_snake_case)]
         fn #function(generator: &mut #facade::schemars::SchemaGenerator) -> #facade::schemars::Schema {
             #[allow(unused_imports)]
-            use #facade::field::{Describe as _, Undescribed as _};
+            use #facade::field::{Describe as _, DescribeFallback as _};
             #described
         }
     }

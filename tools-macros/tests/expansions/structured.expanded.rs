@@ -124,7 +124,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                 use ::r#gate_sdk::__private::returned::{
                     AnyOutputType as _, Declared as _, DescribedOutput as _,
                     DescribedResult as _, ShownOutput as _, ShownResult as _,
-                    Undescribed as _,
+                    UndescribedJson as _,
                 };
                 (&&&&&&&::r#gate_sdk::__private::returned::OutputOf::<Json<Hits>>::NEW)
                     .schema()

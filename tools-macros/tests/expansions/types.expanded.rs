@@ -44,7 +44,7 @@ const _: () = {
             __D: ::r#gate_sdk::__private::serde::Deserializer<'de>,
         >(deserializer: __D) -> ::core::result::Result<String, __D::Error> {
             #[allow(unused_imports)]
-            use ::r#gate_sdk::__private::field::{Read as _, Unread as _};
+            use ::r#gate_sdk::__private::field::{Read as _, ReadFallback as _};
             (&&::r#gate_sdk::__private::field::Field::<String>::NEW).read(deserializer)
         }
         #[allow(non_snake_case)]
@@ -53,7 +53,7 @@ const _: () = {
             serializer: __S,
         ) -> ::core::result::Result<__S::Ok, __S::Error> {
             #[allow(unused_imports)]
-            use ::r#gate_sdk::__private::field::{Unwritten as _, Write as _};
+            use ::r#gate_sdk::__private::field::{Write as _, WriteFallback as _};
             (&&::r#gate_sdk::__private::field::Field::<String>::NEW)
                 .write(value, serializer)
         }
@@ -62,7 +62,7 @@ const _: () = {
             generator: &mut ::r#gate_sdk::__private::schemars::SchemaGenerator,
         ) -> ::r#gate_sdk::__private::schemars::Schema {
             #[allow(unused_imports)]
-            use ::r#gate_sdk::__private::field::{Describe as _, Undescribed as _};
+            use ::r#gate_sdk::__private::field::{Describe as _, DescribeFallback as _};
             (&&::r#gate_sdk::__private::field::Field::<String>::NEW).schema(generator)
         }
         #[allow(non_snake_case)]
@@ -71,7 +71,7 @@ const _: () = {
             __D: ::r#gate_sdk::__private::serde::Deserializer<'de>,
         >(deserializer: __D) -> ::core::result::Result<u8, __D::Error> {
             #[allow(unused_imports)]
-            use ::r#gate_sdk::__private::field::{Read as _, Unread as _};
+            use ::r#gate_sdk::__private::field::{Read as _, ReadFallback as _};
             let value: ::core::option::Option<u8> = (&&::r#gate_sdk::__private::field::Field::<
                 ::core::option::Option<u8>,
             >::NEW)
@@ -83,7 +83,7 @@ const _: () = {
             generator: &mut ::r#gate_sdk::__private::schemars::SchemaGenerator,
         ) -> ::r#gate_sdk::__private::schemars::Schema {
             #[allow(unused_imports)]
-            use ::r#gate_sdk::__private::field::{Describe as _, Undescribed as _};
+            use ::r#gate_sdk::__private::field::{Describe as _, DescribeFallback as _};
             (&&::r#gate_sdk::__private::field::Field::<u8>::NEW).schema(generator)
         }
     }

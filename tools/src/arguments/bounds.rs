@@ -1,4 +1,4 @@
-//! The cost limits of a schema: a module from outside brings its own schema, and the host evaluates it.
+//! The cost limits of a schema: the host evaluates schemas that foreign modules declare.
 
 use std::collections::HashMap;
 

@@ -89,7 +89,7 @@ impl ArgumentSchema {
     }
 
     /// Decodes a call's arguments, repairs them where that is allowed, and validates them. An empty text
-    /// stands for `{}`.
+    /// is read as `{}`.
     ///
     /// The checked text is the caller's own, byte for byte, unless a value was repaired or a key ignored.
     /// Then it differs only in those places, in the order of keys and in the white space around them.
@@ -216,7 +216,7 @@ pub enum SchemaError {
     /// A reference leads to no schema within this one, or to two of the same name.
     #[error("the schema refers to `{reference}`, which is not one schema within it")]
     Reference {
-        /// The reference.
+        /// The reference, as the schema has it.
         reference: String,
     },
     /// The schema is not valid draft 2020-12, or has a pattern that cannot be matched in linear time.
@@ -229,7 +229,7 @@ pub enum SchemaError {
     },
 }
 
-/// Decodes the text and gets the object. An empty text stands for `{}`, and some models write `null` for no
+/// Decodes the text and gets the object. An empty text is read as `{}`, and some models write `null` for no
 /// arguments or quote the whole object once more.
 fn open<'t>(
     text: &'t str,

@@ -187,7 +187,7 @@ impl<'de> Visitor<'de> for TreeReader<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree<'de>, A::Error> {
         let inner = self.deeper()?;
         let mut members = Vec::new();
-        while let Some(Name(name)) = entries.next_key()? {
+        while let Some(MemberName(name)) = entries.next_key()? {
             members.push((name, entries.next_value_seed(inner)?));
         }
         Members::new(members).map(Tree::Object).ok_or_else(|| A::Error::custom("duplicate key"))
@@ -195,9 +195,9 @@ impl<'de> Visitor<'de> for TreeReader<'_> {
 }
 
 /// A name, borrowed from the text unless it has escapes.
-struct Name<'de>(Cow<'de, str>);
+struct MemberName<'de>(Cow<'de, str>);
 
-impl<'de> Deserialize<'de> for Name<'de> {
+impl<'de> Deserialize<'de> for MemberName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(NameVisitor)
     }
@@ -206,18 +206,18 @@ impl<'de> Deserialize<'de> for Name<'de> {
 struct NameVisitor;
 
 impl<'de> Visitor<'de> for NameVisitor {
-    type Value = Name<'de>;
+    type Value = MemberName<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name")
     }
 
-    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'de>, E> {
-        Ok(Name(Cow::Borrowed(name)))
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<MemberName<'de>, E> {
+        Ok(MemberName(Cow::Borrowed(name)))
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<Name<'de>, E> {
-        Ok(Name(Cow::Owned(name.to_owned())))
+    fn visit_str<E>(self, name: &str) -> Result<MemberName<'de>, E> {
+        Ok(MemberName(Cow::Owned(name.to_owned())))
     }
 }
 

@@ -7,7 +7,7 @@ use portcullis_types::{Declarations, Tool};
 
 use crate::{
     error::BootstrapError,
-    modules::{self, Lock, OutsideModule, RefusedModule},
+    modules::{self, ForeignModule, Lock, RefusedModule},
     native::{Capability, OutputRead, StillGranted},
     output_store::OutputStore,
     registered::RegisteredTool,
@@ -33,7 +33,7 @@ pub(super) struct Registration<'a> {
 }
 
 impl<'a> Registration<'a> {
-    /// Starts without tools. The lock holds the approvals of modules from outside.
+    /// Starts without tools. The lock holds the approvals of foreign modules.
     pub(super) fn new(lock: &'a Lock) -> Self {
         Self {
             lock,
@@ -111,16 +111,16 @@ impl<'a> Registration<'a> {
         self.add(RegisteredTool::native(tool, ToolOrigin::ShippedNative)?.paging_itself())
     }
 
-    /// The tools of modules from outside whose names are free.
+    /// The tools of foreign modules whose names are free.
     ///
     /// # Errors
     /// A named module that cannot be used.
-    pub(super) fn outside(
+    pub(super) fn foreign_modules(
         &mut self,
-        outside: Vec<OutsideModule>,
+        foreign: Vec<ForeignModule>,
         refused: Vec<RefusedModule>,
     ) -> Result<(), BootstrapError> {
-        let accepted = modules::accept(outside, &self.tools, self.lock)?;
+        let accepted = modules::accept(foreign, &self.tools, self.lock)?;
         for tool in accepted.tools {
             self.add(tool)?;
         }

@@ -1,4 +1,4 @@
-//! Decides which tools of modules from outside are registered: those whose names neither equal nor resemble
+//! Decides which tools of foreign modules are registered: those whose names neither equal nor resemble
 //! another tool's. A module is accepted whole or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use portcullis_policy::{Operation, ToolOrigin};
 use portcullis_types::ToolName;
 
-use super::{Lock, ModuleError, OutsideModule, RefusedModule, outside::ModuleOrigin};
+use super::{ForeignModule, Lock, ModuleError, RefusedModule, foreign::ModuleOrigin};
 use crate::{NameHolder, RegistryError, error::BootstrapError, registered::RegisteredTool, table::ToolTable};
 
-/// The modules from outside, sorted into accepted and refused.
+/// The foreign modules, sorted into accepted and refused.
 #[derive(Debug, Default)]
 pub(crate) struct SortedModules {
     pub(crate) tools: Vec<RegisteredTool>,
@@ -20,7 +20,7 @@ pub(crate) struct SortedModules {
 
 /// A module with its tools, or the fault of one of them.
 struct ModuleCandidate {
-    module: OutsideModule,
+    module: ForeignModule,
     tools: Result<Vec<RegisteredTool>, RegistryError>,
     names: Vec<ToolName>,
 }
@@ -28,7 +28,7 @@ struct ModuleCandidate {
 /// Sorts modules into accepted and refused. `table` holds the shipped tools and those of the embedding
 /// program.
 pub(crate) fn accept(
-    modules: Vec<OutsideModule>,
+    modules: Vec<ForeignModule>,
     table: &ToolTable,
     lock: &Lock,
 ) -> Result<SortedModules, BootstrapError> {
@@ -68,7 +68,7 @@ pub(crate) fn accept(
     Ok(accepted)
 }
 
-fn candidate(module: OutsideModule, lock: &Lock) -> ModuleCandidate {
+fn candidate(module: ForeignModule, lock: &Lock) -> ModuleCandidate {
     let declarations = module.declarations.tools.clone();
     let names = declarations.iter().flat_map(|tool| std::iter::once(&tool.name).chain(&tool.meta.aliases));
     let names = names.filter_map(|name| ToolName::parse(name.as_str()).ok()).collect();

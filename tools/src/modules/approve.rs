@@ -1,4 +1,4 @@
-//! Approval of a tool of a module from outside: its current state, the earlier approval, the pin, and its
+//! Approval of a tool of a foreign module: its current state, the earlier approval, the pin, and its
 //! withdrawal.
 //!
 //! Pin and withdrawal are recorded before they are made. If the lock then cannot be written, a row `end` of
@@ -41,7 +41,7 @@ impl ToolRegistry {
     /// The pin that approving a tool would write. It is not written yet.
     ///
     /// # Errors
-    /// [`ApproveError`] for an unknown name, or for a tool that is not of a module from outside.
+    /// [`ApproveError`] for an unknown name, or for a tool that is not of a foreign module.
     pub fn approval_of(&self, name: &str) -> Result<ModuleApproval<'_>, ApproveError> {
         let tool = self.get(name).ok_or_else(|| ApproveError::Unknown { name: name.to_owned() })?;
         let facts = tool.facts();
@@ -101,7 +101,7 @@ impl ToolRegistry {
 }
 
 impl ModuleApproval<'_> {
-    /// The tool.
+    /// The tool to approve, in its current state.
     #[must_use]
     pub fn tool(&self) -> &RegisteredTool {
         &self.tool

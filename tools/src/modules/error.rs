@@ -1,4 +1,4 @@
-//! Errors of modules from outside, of the folder of modules, and of the lock. For the operator.
+//! Errors of foreign modules, of the folder of modules, and of the lock. For the operator.
 
 use std::{io, path::PathBuf};
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::{RegistryError, audit::AuditError, sandbox::WasmError};
 
-/// Why a module from outside is refused. The others are used.
+/// Why a foreign module is refused. The others are used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ModuleError {
@@ -47,11 +47,11 @@ pub enum ModuleError {
     /// refused, so that of two such modules neither is used: guessing which one was meant is not safe.
     #[error("its tool `{tool}` is named like `{other}` of module `{module}`")]
     Ambiguous {
-        /// Its own tool.
+        /// This module's tool.
         tool: ToolName,
         /// The other's tool.
         other: ToolName,
-        /// The other module.
+        /// The other module's name.
         module: String,
     },
 }
@@ -63,7 +63,7 @@ pub enum FolderError {
     /// It cannot be opened or listed.
     #[error("cannot list the folder of modules `{}`", path.display())]
     Unusable {
-        /// The folder.
+        /// The folder's path.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -72,16 +72,16 @@ pub enum FolderError {
     /// Another user could put a module there, which would get what the policy gives to tools of its names.
     #[error("the folder of modules `{}` is not used", path.display())]
     Untrusted {
-        /// The folder.
+        /// The folder's path.
         path: PathBuf,
-        /// The fault, and how to mend it.
+        /// The fault, with the remedy.
         #[source]
         source: TrustError,
     },
     /// It has more entries or modules than are looked at.
     #[error("the folder of modules `{}` has more than {limit} {what}", path.display())]
     TooMany {
-        /// The folder.
+        /// The folder's path.
         path: PathBuf,
         /// The things that are too many: entries or modules.
         what: &'static str,
@@ -91,7 +91,7 @@ pub enum FolderError {
     /// The folder is relative, and the policy is no file that it could be relative to.
     #[error("the folder of modules `{}` is relative, and the policy is no file that it could be relative to", path.display())]
     NoBase {
-        /// The folder.
+        /// The folder's path.
         path: PathBuf,
     },
 }
@@ -103,7 +103,7 @@ pub enum LockError {
     /// It cannot be read.
     #[error("cannot read `{}`", path.display())]
     Read {
-        /// The file.
+        /// The lock file's path.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -116,15 +116,15 @@ pub enum LockError {
         path.display()
     )]
     Malformed {
-        /// The file.
+        /// The lock file's path.
         path: PathBuf,
-        /// The fault.
+        /// The problem with its content.
         reason: String,
     },
     /// It cannot be written.
     #[error("cannot write `{}`", path.display())]
     Write {
-        /// The file.
+        /// The lock file's path.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -139,13 +139,13 @@ pub enum ApproveError {
     /// There is no such tool.
     #[error("no tool is named `{}`", name.escape_default())]
     Unknown {
-        /// The name.
+        /// The name as it was given.
         name: String,
     },
-    /// It is not of a module from outside: shipped tools are approved with the program.
+    /// It is not of a foreign module: shipped tools are approved with the program.
     #[error("`{name}` is no tool of a module from outside; what ships is approved with the program")]
     NotOutside {
-        /// The tool.
+        /// The tool's name.
         name: ToolName,
     },
 }
@@ -157,7 +157,7 @@ pub enum PinError {
     /// Nothing is pinned under the name.
     #[error("nothing is approved under the name `{}`", name.escape_default())]
     NotPinned {
-        /// The name.
+        /// The name as it was given.
         name: String,
     },
     /// The change cannot be recorded, so it is not made.

@@ -1,5 +1,5 @@
-//! Modules from outside: found, loaded, and compared with what was approved. The policy decides what they may
-//! do, whatever they declare.
+//! Foreign modules: found, loaded, and compared with what was approved. The policy alone decides what
+//! they may do; their declarations do not.
 //!
 //! In reading order: `folder` reads files; `outside` loads modules from them; `accept` decides which of their
 //! tools are registered; `declared` holds a tool's declaration, for people; `lock` holds the approvals;
@@ -10,18 +10,18 @@ mod approve;
 mod declared;
 mod error;
 mod folder;
+mod foreign;
 mod lock;
-mod outside;
 mod shipped;
 
 pub use approve::{Change, ModuleApproval};
 pub use declared::DeclarationFacts;
 pub use error::{ApproveError, FolderError, LockError, ModuleError, PinError};
+pub use foreign::RefusedModule;
 pub use lock::{LOCK_FILE, Pin};
-pub use outside::RefusedModule;
 pub use shipped::shipped_name_like;
 
 pub(crate) use accept::accept;
 pub(crate) use folder::{ModulesFolder, place, read_file};
+pub(crate) use foreign::{ForeignModule, ModuleOrigin};
 pub(crate) use lock::Lock;
-pub(crate) use outside::{ModuleOrigin, OutsideModule};

@@ -15,7 +15,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Its tools.
+    /// The tools that have this capability.
     pub(crate) fn tools(self) -> Vec<Arc<dyn Tool>> {
         match self {
             Self::CurrentTime => vec![Arc::new(GetCurrentTime)],

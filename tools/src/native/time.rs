@@ -41,7 +41,7 @@ enum Format {
     Human,
 }
 
-fn tell(args: &str, now: Timestamp) -> Result<Value, ToolError> {
+fn current_time(args: &str, now: Timestamp) -> Result<Value, ToolError> {
     let TimeArguments { format, timezone } = decode(args)?;
     let format = format.unwrap_or_default();
     let zone = zone(timezone.as_deref().unwrap_or("UTC"))?;
@@ -127,7 +127,7 @@ impl Tool for GetCurrentTime {
     }
 
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
-        tell(args, Timestamp::now()).map(|result| result.to_string())
+        current_time(args, Timestamp::now()).map(|result| result.to_string())
     }
 
     fn timeout(&self) -> Duration {
@@ -139,7 +139,7 @@ impl Tool for GetCurrentTime {
     }
 
     async fn call(&self, _ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
-        tell(args.text(), Timestamp::now()).map(ToolOutput::structured)
+        current_time(args.text(), Timestamp::now()).map(ToolOutput::structured)
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
     #[track_caller]
     fn check(args: &str, expected: &Value) {
         let now = Timestamp::from_second(1_720_000_000).expect("in range");
-        assert_eq!(&tell(args, now).expect("has a time"), expected);
+        assert_eq!(&current_time(args, now).expect("has a time"), expected);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) struct Gated {
     /// Allow or ask; a denied call does not get here.
     pub(super) approval: Approval,
     /// The rule that asks: a key of the policy file, or the caller's own policy; empty if none asks.
-    pub(super) approval_rule: String,
+    pub(super) approval_source: String,
 }
 
 /// Admits the call, or refuses it.
@@ -32,7 +32,7 @@ pub(crate) fn admit(
     pending.row.tier = Some(assignment.tier);
     pending.row.profile = Some(assignment.profile.as_str().into());
     let mut approval = assignment.approval;
-    let mut approval_rule = match approval {
+    let mut approval_source = match approval {
         Approval::Allow => String::new(),
         Approval::Ask | Approval::Deny => policy.approval_rule(facts, &assignment),
     };
@@ -48,7 +48,7 @@ pub(crate) fn admit(
             Ok(ApprovalRule::Allow) => {}
             Ok(ApprovalRule::Ask) if approval < Approval::Ask => {
                 approval = Approval::Ask;
-                approval_rule = CALLERS_POLICY.to_owned();
+                approval_source = CALLERS_POLICY.to_owned();
             }
             Ok(ApprovalRule::Ask) => {}
             Ok(ApprovalRule::Deny { reason }) => {
@@ -62,7 +62,7 @@ pub(crate) fn admit(
     if caller.step.is_none() {
         host.rates.admit(caller.counted_as(), facts.name.as_str())?;
     }
-    Ok(Gated { checked, approval, approval_rule })
+    Ok(Gated { checked, approval, approval_source })
 }
 
 /// The rule in the audit row when the caller's approval policy asks or denies.

@@ -87,8 +87,8 @@ pub(crate) async fn authorize(
 }
 
 /// The mounts that a call must be the only writer of, by name. A guest, or an operation's steps, may read a
-/// file and write it back. A native tool gets no mount. A command may take any time, and its session keeps it
-/// apart.
+/// file and write it back. A native tool gets no mount. Commands take no write slot: a command may run long,
+/// and its session isolates it.
 fn writes(grants: Vec<&Grant>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for mount in grants.into_iter().flat_map(|grant| &*grant.mounts) {
@@ -241,23 +241,25 @@ fn follow(
         Ok(None) => return Ok(()),
         Err(LeavesMount) => {
             let hint = "name a path whose links stay within the mount";
-            return Err(refused(path, DenialCode::LinkEscapesMount, hint));
+            return Err(path_denial(path, DenialCode::LinkEscapesMount, hint));
         }
     };
     let exists = reached.missing.is_empty();
     let target = reached.target.as_fd();
     if exists && is_special(target) {
         let hint = "tools read and write files and folders only";
-        return Err(refused(path, DenialCode::SpecialFile, hint));
+        return Err(path_denial(path, DenialCode::SpecialFile, hint));
     }
-    let is_at_home = mount.name().is_vault();
+    let is_vault = mount.name().is_vault();
     // Removing or renaming a name leaves the file itself unchanged.
     let is_opened = exists && matches!(last, LastName::Followed);
-    if is_opened && !is_at_home {
+    if is_opened && !is_vault {
         match suspect(target, places.exposed) {
-            Some(LinkSuspicion::Private) => return Err(refused(path, DenialCode::HardLink, links::PRIVATE)),
+            Some(LinkSuspicion::Private) => {
+                return Err(path_denial(path, DenialCode::HardLink, links::PRIVATE));
+            }
             Some(LinkSuspicion::Unknown(why)) => {
-                return Err(refused(path, DenialCode::LinksUnknown, &why.hint()));
+                return Err(path_denial(path, DenialCode::LinksUnknown, &why.hint()));
             }
             None => {}
         }
@@ -276,19 +278,23 @@ fn not_protected(
     policy: &WorkspaceSecurityPolicy,
 ) -> Result<(), Box<Denial>> {
     let Some(below) = below(root, reached.target.as_fd(), &reached.missing) else {
-        return Err(refused(path, DenialCode::PathEscapesMount, "it cannot be told where the path leads"));
+        return Err(path_denial(
+            path,
+            DenialCode::PathEscapesMount,
+            "it cannot be told where the path leads",
+        ));
     };
     let found = policy.protected().covers(&below).map(str::to_owned);
     match found.or_else(|| repository::protects(policy.protected(), root, &below)) {
         Some(pattern) => {
             let hint = format!("it leads to `{pattern}`, which is protected at any depth");
-            Err(refused(path, DenialCode::ProtectedPath, &hint))
+            Err(path_denial(path, DenialCode::ProtectedPath, &hint))
         }
         None => Ok(()),
     }
 }
 
-fn refused(path: &GuestPath, code: DenialCode, hint: &str) -> Box<Denial> {
+fn path_denial(path: &GuestPath, code: DenialCode, hint: &str) -> Box<Denial> {
     Box::new(Denial { code, rule: "mounts".to_owned(), subject: path.to_string(), hint: hint.to_owned() })
 }
 
@@ -449,7 +455,7 @@ async fn consent(
 fn asking_rule(gated: &Gated, policy: &WorkspaceSecurityPolicy) -> String {
     let steps = gated.checked.tool.steps();
     if steps.is_empty() || gated.approval == Approval::Ask {
-        return gated.approval_rule.clone();
+        return gated.approval_source.clone();
     }
     let steps = steps.iter().map(|step| (step.facts(), policy.describe(step.facts())));
     let mut asking = steps.filter(|(_, assigned)| assigned.approval == Approval::Ask);

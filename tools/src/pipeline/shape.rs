@@ -162,8 +162,8 @@ impl Excess {
 struct Size {
     content: usize,
     data: usize,
-    /// The details of a tool from outside, which are its own text like the rest. The host wrote those of a
-    /// shipped tool, which count 0.
+    /// The details of a tool of a foreign module, which are its own text like the rest. The host wrote those
+    /// of a shipped tool, which count 0.
     details: usize,
 }
 

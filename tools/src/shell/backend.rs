@@ -42,7 +42,7 @@ pub enum ShellPlace {
     Host(Arc<dyn StartSidecar>),
     /// A sidecar that is already running.
     Socket {
-        /// Its socket.
+        /// The path of the sidecar's socket.
         path: PathBuf,
         /// The file with the sidecar's token.
         token_file: PathBuf,

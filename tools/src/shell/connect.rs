@@ -55,7 +55,7 @@ pub trait StartSidecar: Send + Sync + fmt::Debug {
 /// A sidecar of our own. It ends when its connection closes.
 #[derive(Debug)]
 pub struct StartedSidecar {
-    /// The process.
+    /// The sidecar's process.
     pub process: Child,
     /// The only connection that it serves.
     pub connection: StdUnixStream,

@@ -23,7 +23,7 @@ pub enum SidecarError {
     /// The file with the sidecar's token cannot be used.
     #[error("the token file {} cannot be used", path.display())]
     Token {
-        /// The file.
+        /// The token file's path.
         path: PathBuf,
         /// The I/O error of the file, or its fault.
         #[source]
@@ -32,7 +32,7 @@ pub enum SidecarError {
     /// A running sidecar cannot be reached.
     #[error("no sidecar answers at {}", path.display())]
     Connect {
-        /// Its socket.
+        /// The path of the sidecar's socket.
         path: PathBuf,
         /// The I/O error of the connection.
         #[source]
@@ -55,7 +55,7 @@ pub enum SidecarError {
     /// It answered with a message that this build does not know.
     #[error("the sidecar's answer is not one: {problem}")]
     Answer {
-        /// The fault.
+        /// The problem with the answer.
         problem: &'static str,
     },
     /// It refused, or is gone.
@@ -63,7 +63,7 @@ pub enum SidecarError {
     Refused {
         /// The protocol's code, such as `posture`; the gRPC status if there is none.
         code: String,
-        /// The whole status.
+        /// The gRPC status, with the message.
         status: Box<Status>,
     },
     /// A session's posture is weaker than the policy requires, whatever the sidecar claims.

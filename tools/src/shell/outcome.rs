@@ -6,12 +6,12 @@ use portcullis_policy::MemoryBytes;
 use portcullis_types::{ToolError, ToolOutput};
 use serde_json::{Map, Value, json};
 
-use super::session::Ran;
+use super::session::CommandResult;
 use crate::pipeline::with_commas;
 use portcullis_shell_protocol::{Exited, PostureReport, exited::Ending};
 
 /// The outcome of a command.
-pub(super) struct Outcome {
+pub(super) struct CommandAnswer {
     pub(super) result: Result<ToolOutput, ToolError>,
     /// Text after the output; it is kept when the output is cut.
     pub(super) trailer: Option<String>,
@@ -21,7 +21,7 @@ pub(super) struct Outcome {
 
 /// The context of a command that its outcome mentions.
 #[derive(Debug)]
-pub(super) struct About<'a> {
+pub(super) struct CommandContext<'a> {
     pub(super) session: &'a str,
     pub(super) is_new: bool,
     pub(super) posture: &'a PostureReport,
@@ -33,22 +33,22 @@ pub(super) struct About<'a> {
 
 /// A command that ended by itself is a result, whatever its exit code. A command killed for its time,
 /// processes or memory is an error, with the end of its output.
-pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
-    let Ran { merged, stderr_bytes, mut exited } = ran;
+pub(super) fn outcome(ran: CommandResult, context: &CommandContext<'_>) -> CommandAnswer {
+    let CommandResult { merged, stderr_bytes, mut exited } = ran;
     let background = std::mem::take(&mut exited.background);
     let text = String::from_utf8_lossy(&merged);
     // The kill does not undo changes to protected paths.
     let protected = protected(&exited);
-    if let Some(error) = interrupted(&exited, about, protected.as_deref(), &text) {
-        return Outcome { result: Err(error), trailer: None, jobs: None };
+    if let Some(error) = interrupted(&exited, context, protected.as_deref(), &text) {
+        return CommandAnswer { result: Err(error), trailer: None, jobs: None };
     }
-    let notes = notes(&exited, about, protected);
+    let notes = notes(&exited, context, protected);
     let trailer = trailer(&exited, &notes);
     // `Owned`: the lossy conversion replaced bytes.
     let is_lossy = matches!(text, Cow::Owned(_)) || std::str::from_utf8(&background).is_err();
     let mut details = details(
         &exited,
-        about,
+        context,
         is_lossy,
         merged.len() as u64 - stderr_bytes.min(merged.len() as u64),
         stderr_bytes,
@@ -63,13 +63,13 @@ pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
     }
     let jobs = of_background(&background, exited.background_dropped);
     let text = with_background(text, jobs.as_deref());
-    Outcome { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer, jobs }
+    CommandAnswer { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer, jobs }
 }
 
 /// The error of a command that was killed; none if it ended by itself.
 fn interrupted(
     exited: &Exited,
-    about: &About<'_>,
+    context: &CommandContext<'_>,
     protected: Option<&str>,
     output: &str,
 ) -> Option<ToolError> {
@@ -81,13 +81,13 @@ fn interrupted(
     let limit = |what: &str, code: &'static str| ToolError::resource_limit(killed(what)).with_code(code);
     Some(match exited.interruption.as_str() {
         "timeout" => {
-            ToolError::timeout(killed(&format!("the command did not end within {:?}", about.time_limit)))
+            ToolError::timeout(killed(&format!("the command did not end within {:?}", context.time_limit)))
         }
         "processes" => {
-            limit(&format!("the command had more than {} processes", about.processes), "too_many_processes")
+            limit(&format!("the command had more than {} processes", context.processes), "too_many_processes")
         }
         "memory" => limit(
-            &format!("the command and its jobs had more than {} of memory", about.memory),
+            &format!("the command and its jobs had more than {} of memory", context.memory),
             "too_much_memory",
         ),
         "hidden" => limit(
@@ -140,7 +140,7 @@ fn trailer(exited: &Exited, notes: &[String]) -> Option<String> {
 }
 
 /// Notes on a command besides its output and its end.
-fn notes(exited: &Exited, about: &About<'_>, protected: Option<String>) -> Vec<String> {
+fn notes(exited: &Exited, context: &CommandContext<'_>, protected: Option<String>) -> Vec<String> {
     let mut notes = Vec::new();
     if exited.truncated {
         let bytes = usize::try_from(exited.output_bytes).unwrap_or(usize::MAX);
@@ -153,7 +153,7 @@ fn notes(exited: &Exited, about: &About<'_>, protected: Option<String>) -> Vec<S
             "background jobs run on; what they write comes with the next command of this session".to_owned(),
         );
     }
-    if about.unconfined {
+    if context.unconfined {
         notes.push("ran on the host, unconfined".to_owned());
     }
     notes
@@ -169,7 +169,7 @@ fn protected(exited: &Exited) -> Option<String> {
 
 fn details(
     exited: &Exited,
-    about: &About<'_>,
+    context: &CommandContext<'_>,
     is_lossy: bool,
     stdout_bytes: u64,
     stderr_bytes: u64,
@@ -194,9 +194,9 @@ fn details(
     put("invalid_utf8", is_lossy.into());
     put("state", exited.state.clone().into());
     put("jobs_left", exited.jobs_left.into());
-    put("session", json!({"name": about.session, "new": about.is_new}));
-    put("posture", about.posture.summary.clone().into());
-    if let Some(uid) = about.posture.uid {
+    put("session", json!({"name": context.session, "new": context.is_new}));
+    put("posture", context.posture.summary.clone().into());
+    if let Some(uid) = context.posture.uid {
         put("uid", uid.into());
     }
     put("protected_complete", exited.protected_complete.into());
@@ -267,8 +267,8 @@ const LAST_OUTPUT_BYTES: usize = 3000;
 mod tests {
     use super::*;
 
-    fn about(posture: &PostureReport) -> About<'_> {
-        About {
+    fn context(posture: &PostureReport) -> CommandContext<'_> {
+        CommandContext {
             session: "default",
             is_new: false,
             posture,
@@ -279,9 +279,9 @@ mod tests {
         }
     }
 
-    fn ran(output: &[u8], exited: Exited) -> Outcome {
+    fn ran(output: &[u8], exited: Exited) -> CommandAnswer {
         let merged = output.to_vec();
-        outcome(Ran { merged, stderr_bytes: 0, exited }, &about(&PostureReport::default()))
+        outcome(CommandResult { merged, stderr_bytes: 0, exited }, &context(&PostureReport::default()))
     }
 
     #[track_caller]

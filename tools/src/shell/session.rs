@@ -29,9 +29,9 @@ pub(super) struct Session {
     runtime: Handle,
 }
 
-/// One command.
+/// A command to run in a session, with its limits.
 #[derive(Debug)]
-pub(super) struct Command<'a> {
+pub(super) struct CommandRequest<'a> {
     pub(super) text: &'a str,
     pub(super) workdir: &'a str,
     pub(super) stdin: &'a str,
@@ -42,7 +42,7 @@ pub(super) struct Command<'a> {
 
 /// The end of a command, with its output.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct CommandResult {
     /// Both streams, in order of arrival.
     pub(super) merged: Vec<u8>,
     /// How many bytes of it are standard error.
@@ -52,13 +52,13 @@ pub(super) struct Ran {
 
 /// Why the end of a command is unknown.
 #[derive(Debug)]
-pub(super) struct Lost {
+pub(super) struct CommandFailure {
     pub(super) error: SidecarError,
     /// Whether the sidecar had reported its start.
     pub(super) had_begun: bool,
 }
 
-impl Lost {
+impl CommandFailure {
     /// Whether the session ends too: it is gone, or it is unknown what the command left behind in it.
     pub(super) fn ends_session(&self) -> bool {
         self.error.ends_session() || (self.had_begun && !self.error.keeps_session())
@@ -83,16 +83,17 @@ impl Session {
     pub(super) async fn run(
         &mut self,
         mut client: SidecarClient,
-        command: &Command<'_>,
+        command: &CommandRequest<'_>,
         cancel: &CancellationToken,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
-    ) -> Result<Ran, Lost> {
+    ) -> Result<CommandResult, CommandFailure> {
         let request = self.request(command);
-        let before = |error| Lost { error, had_begun: false };
+        let before = |error| CommandFailure { error, had_begun: false };
         let mut stream = begin(&mut client, request).await.map_err(before)?;
         let mut ran = Collected::default();
         // A backstop: the sidecar ends the command by itself unless it hangs.
-        let mut patience = tokio::time::Instant::from_std(Instant::now() + command.time_limit + KILL_TIME);
+        let mut patience =
+            tokio::time::Instant::from_std(Instant::now() + command.time_limit + SIDECAR_KILL_TIME);
         let mut is_cancelled = false;
         loop {
             // `biased`: an event that has arrived wins over cancellation and time-out.
@@ -101,7 +102,7 @@ impl Session {
                 event = stream.message() => event.map_err(|status| ran.lost(SidecarError::refused(status)))?,
                 () = cancel.cancelled(), if !is_cancelled => {
                     is_cancelled = true;
-                    patience = tokio::time::Instant::now() + KILL_TIME;
+                    patience = tokio::time::Instant::now() + SIDECAR_KILL_TIME;
                     if let Some(command_id) = ran.command_id.clone() {
                         // The reply is not needed: the stream ends.
                         let _ = client.cancel(CancelRequest { command_id }).await;
@@ -119,7 +120,7 @@ impl Session {
                 Some(Event::Output(output)) => on_output(ran.keep(&output, command.max_output_bytes)),
                 Some(Event::Exited(exited)) => {
                     self.note_background(&exited);
-                    return Ok(Ran { merged: ran.merged, stderr_bytes: ran.stderr_bytes, exited });
+                    return Ok(CommandResult { merged: ran.merged, stderr_bytes: ran.stderr_bytes, exited });
                 }
                 None => {
                     return Err(
@@ -130,7 +131,7 @@ impl Session {
         }
     }
 
-    fn request(&self, command: &Command<'_>) -> ExecRequest {
+    fn request(&self, command: &CommandRequest<'_>) -> ExecRequest {
         ExecRequest {
             session_id: self.id.clone(),
             command: command.text.to_owned(),
@@ -147,7 +148,7 @@ impl Session {
     /// Notes how far the output of background jobs has been received.
     fn note_background(&mut self, exited: &Exited) {
         // Only of a command that was not killed: that error has no room for the jobs' output, so the next
-        // result brings it.
+        // result contains it.
         if exited.interruption.is_empty() {
             self.background_end = exited.background_end;
         }
@@ -170,7 +171,7 @@ async fn begin(
     client: &mut SidecarClient,
     request: ExecRequest,
 ) -> Result<Streaming<ExecEvent>, SidecarError> {
-    let patience = Instant::now() + KILL_TIME;
+    let patience = Instant::now() + SIDECAR_KILL_TIME;
     loop {
         match client.exec(request.clone()).await.map_err(SidecarError::refused) {
             Ok(stream) => return Ok(stream.into_inner()),
@@ -203,8 +204,8 @@ impl Collected {
         kept
     }
 
-    fn lost(&self, error: SidecarError) -> Lost {
-        Lost { error, had_begun: self.command_id.is_some() }
+    fn lost(&self, error: SidecarError) -> CommandFailure {
+        CommandFailure { error, had_begun: self.command_id.is_some() }
     }
 }
 
@@ -213,4 +214,4 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long a sidecar may take to kill a command and, if that fails, its session. Usually some milliseconds;
 /// more than a second only on a busy machine. The sidecar gives up each part after 10 s.
-const KILL_TIME: Duration = Duration::from_secs(40);
+const SIDECAR_KILL_TIME: Duration = Duration::from_secs(40);

@@ -51,7 +51,7 @@ enum SidecarStanding {
 #[derive(Debug)]
 pub(super) struct SidecarSessions {
     connection: SidecarConnection,
-    /// Each slot has a lock of its own, so that two first commands share a session. A session ends when its
+    /// Each slot has a separate lock, so that two first commands share a session. A session ends when its
     /// slot is removed and its last command is over.
     sessions: StdMutex<HashMap<SessionKey, SessionSlot>>,
 }
@@ -81,7 +81,7 @@ pub(super) struct SessionTerms<'a> {
 /// A sidecar's report on itself, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SidecarHealth {
-    /// Its version.
+    /// The sidecar's version.
     pub version: String,
     /// `strong`, `contained`, `minimal` or `none`.
     pub posture: String,
@@ -98,7 +98,7 @@ pub struct SidecarHealth {
 /// One layer of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerHealth {
-    /// Its name.
+    /// The layer's name.
     pub name: String,
     /// `enforced`, `partial`, `waived` or `missing`.
     pub status: String,

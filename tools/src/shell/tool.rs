@@ -17,8 +17,8 @@ use super::{
     backend::ShellBackend,
     connect::SidecarClient,
     failure::{SHELL_UNAVAILABLE, SidecarError},
-    outcome::{About, outcome},
-    session::{Command, Lost, Ran, Session},
+    outcome::{CommandContext, outcome},
+    session::{CommandFailure, CommandRequest, CommandResult, Session},
     sidecar::{SessionKey, SessionTerms, Sidecar, SidecarSessions},
 };
 use crate::{call::Caller, registered::RegisteredTool, registry::RegistryError};
@@ -145,7 +145,7 @@ impl BashTool {
             return Err(ToolError::internal("a session that was made is not there"));
         };
         let posture = session.posture().clone();
-        let command = Command {
+        let command = CommandRequest {
             text: &input.command,
             workdir: &workdir,
             stdin: &input.stdin,
@@ -155,7 +155,7 @@ impl BashTool {
         };
         match run_and_pass_on(session, connected.client(), &command, &terms).await {
             Ok(ran) => {
-                let about = About {
+                let context = CommandContext {
                     session: &input.session,
                     is_new,
                     posture: &posture,
@@ -164,7 +164,7 @@ impl BashTool {
                     processes: shell.processes,
                     memory: shell.memory,
                 };
-                Ok(ShellRun::ended(ran, &about, terms.on_update.as_ref()))
+                Ok(ShellRun::ended(ran, &context, terms.on_update.as_ref()))
             }
             Err(lost) => {
                 if lost.ends_session() {
@@ -172,8 +172,8 @@ impl BashTool {
                     // which may be cancelled.
                     *place = None;
                 }
-                let told = lost_for_model(lost, sidecar, &connected, terms.caller).await;
-                Ok(ShellRun::failed(told, Some(posture.summary)))
+                let error = lost_for_model(lost, sidecar, &connected, terms.caller).await;
+                Ok(ShellRun::failed(error, Some(posture.summary)))
             }
         }
     }
@@ -197,23 +197,23 @@ impl BashTool {
 async fn run_and_pass_on(
     session: &mut Session,
     client: SidecarClient,
-    command: &Command<'_>,
+    command: &CommandRequest<'_>,
     terms: &ShellTerms<'_>,
-) -> Result<Ran, Lost> {
-    let mut pass_on = Passing::to(terms.on_update.clone());
-    let ran = session.run(client, command, &terms.caller.cancel, &mut |bytes| pass_on.take(bytes)).await;
-    pass_on.end();
+) -> Result<CommandResult, CommandFailure> {
+    let mut forwarder = OutputForwarder::to(terms.on_update.clone());
+    let ran = session.run(client, command, &terms.caller.cancel, &mut |bytes| forwarder.take(bytes)).await;
+    forwarder.end();
     ran
 }
 
-/// What the model is told of a command whose end is unknown.
+/// The model's error for a command whose end is unknown.
 async fn lost_for_model(
-    lost: Lost,
+    lost: CommandFailure,
     sidecar: &Sidecar,
     connected: &Arc<SidecarSessions>,
     caller: &Caller,
 ) -> ToolError {
-    let Lost { error, had_begun } = lost;
+    let CommandFailure { error, had_begun } = lost;
     let error = sidecar.failed(connected, error).await;
     tracing::warn!(error = &error as &dyn std::error::Error, had_begun, "a command has no end to tell");
     if caller.cancel.is_cancelled() {
@@ -308,32 +308,32 @@ async fn within<T>(
 }
 
 /// Passes output on as text while it arrives. An incomplete character waits for its remaining bytes.
-struct Passing {
+struct OutputForwarder {
     to: Option<ToolUpdateFn>,
-    begun: Vec<u8>,
+    pending: Vec<u8>,
 }
 
-impl Passing {
+impl OutputForwarder {
     fn to(to: Option<ToolUpdateFn>) -> Self {
-        Self { to, begun: Vec::new() }
+        Self { to, pending: Vec::new() }
     }
 
     fn take(&mut self, bytes: &[u8]) {
         if self.to.is_none() {
             return;
         }
-        self.begun.extend_from_slice(bytes);
-        let whole = match std::str::from_utf8(&self.begun) {
-            Ok(_) => self.begun.len(),
+        self.pending.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.pending) {
+            Ok(_) => self.pending.len(),
             // The last character may be incomplete: keep it back.
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
             // Invalid bytes: keep the last three, which may begin a character (four bytes cannot be
             // incomplete).
-            Err(_) => self.begun.len().saturating_sub(3),
+            Err(_) => self.pending.len().saturating_sub(3),
         };
-        let rest = self.begun.split_off(whole);
+        let rest = self.pending.split_off(whole);
         self.flush();
-        self.begun = rest;
+        self.pending = rest;
     }
 
     fn end(&mut self) {
@@ -342,11 +342,11 @@ impl Passing {
 
     fn flush(&mut self) {
         if let Some(to) = &self.to
-            && !self.begun.is_empty()
+            && !self.pending.is_empty()
         {
-            to(ToolOutput::text(String::from_utf8_lossy(&self.begun))
+            to(ToolOutput::text(String::from_utf8_lossy(&self.pending))
                 .with_details(json!({ "stream": "output" })));
-            self.begun.clear();
+            self.pending.clear();
         }
     }
 }
@@ -354,19 +354,19 @@ impl Passing {
 impl ShellRun {
     /// The run of a command whose end is known. The caller gets the output of background jobs as an update:
     /// it was not streamed.
-    fn ended(ran: Ran, about: &About<'_>, on_update: Option<&ToolUpdateFn>) -> Self {
+    fn ended(ran: CommandResult, context: &CommandContext<'_>, on_update: Option<&ToolUpdateFn>) -> Self {
         let exited = &ran.exited;
         let (cpu, peak_memory_bytes) = (Duration::from_micros(exited.cpu_us), exited.peak_memory_bytes);
         let protected_paths = exited.protected_paths.clone();
         let protected_complete = exited.protected_complete;
-        let outcome = outcome(ran, about);
+        let outcome = outcome(ran, context);
         if let (Some(to), Some(jobs)) = (on_update, outcome.jobs) {
             to(ToolOutput::text(jobs).with_details(json!({ "stream": "background" })));
         }
         Self {
             result: outcome.result,
             trailer: outcome.trailer,
-            posture: Some(about.posture.summary.clone()),
+            posture: Some(context.posture.summary.clone()),
             cpu,
             peak_memory_bytes,
             found_no_session: false,
@@ -430,15 +430,15 @@ mod tests {
     fn output_is_handed_on_as_it_comes_and_no_character_is_torn() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&heard);
-        let mut passing = Passing::to(Some(Arc::new(move |partial: ToolOutput| {
+        let mut forwarder = OutputForwarder::to(Some(Arc::new(move |partial: ToolOutput| {
             sink.lock().expect("not poisoned").push(partial.joined_text());
         })));
         let text = "aä€😀".as_bytes();
         for byte in text {
-            passing.take(&[*byte]);
+            forwarder.take(&[*byte]);
         }
-        passing.take(b"\xf0\x9f");
-        passing.end();
+        forwarder.take(b"\xf0\x9f");
+        forwarder.end();
         assert_eq!(heard.lock().expect("not poisoned").concat(), "aä€😀\u{fffd}");
     }
 

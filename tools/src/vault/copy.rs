@@ -197,7 +197,7 @@ impl Copy {
     }
 }
 
-/// Whether a step ended by itself with an error of its own, so that it has cleaned up.
+/// Whether the step itself returned the error, so that it has cleaned up.
 fn is_steps_own_word(error: &ToolError) -> bool {
     match error.kind() {
         ToolErrorKind::Denied | ToolErrorKind::InvalidArguments | ToolErrorKind::NotFound => true,

@@ -16,7 +16,7 @@ use crate::{
     table::ToolTable,
 };
 
-/// The operation.
+/// The operation that this tool runs.
 const OPERATION: Operation = Operation::VAULT_COPYTO;
 
 /// Its arguments, and those of its steps.

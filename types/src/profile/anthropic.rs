@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::{ANYTHING, MAP, ProfileFault, RECURSION, below, items_of_any_place, notes, says_nothing};
+use super::{ANYTHING, MAP, ProfileFault, RECURSION, allows_everything, below, items_of_any_place, notes};
 
 pub(super) fn render(root: &Value) -> Result<Value, ProfileFault> {
     schema(root, "")
 }
 
 fn schema(value: &Value, at: &str) -> Result<Value, ProfileFault> {
-    if says_nothing(value) {
+    if allows_everything(value) {
         return Err(ProfileFault::at(at, ANYTHING));
     }
     let Some(map) = value.as_object() else {
@@ -20,7 +20,7 @@ fn schema(value: &Value, at: &str) -> Result<Value, ProfileFault> {
         return Err(ProfileFault::at(at, RECURSION));
     }
     let mut map = map.clone();
-    notes::say_instead(&mut map, &["minimum", "maximum", "minLength", "maxLength", "pattern"]);
+    notes::move_to_description(&mut map, &["minimum", "maximum", "minLength", "maxLength", "pattern"]);
     if let Some(branches) = map.get_mut("anyOf").and_then(Value::as_array_mut) {
         for (index, branch) in branches.iter_mut().enumerate() {
             *branch = schema(branch, &below(at, "anyOf", Some(&index.to_string())))?;
@@ -54,6 +54,6 @@ fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
     let least = map.get("minItems").and_then(Value::as_u64);
     // `None` is less than `Some`: without `minItems` there is none to tell.
     let said: &[&str] = if least > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };
-    notes::say_instead(map, said);
+    notes::move_to_description(map, said);
     items_of_any_place(map, at, schema)
 }

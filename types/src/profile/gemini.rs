@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ANYTHING, MAP, ProfileFault, RECURSION, below, notes, says_nothing};
+use super::{ANYTHING, MAP, ProfileFault, RECURSION, allows_everything, below, notes};
 
 const UNION: &str =
     "a choice between kinds of values; one kind, or objects told apart by a field, have a place";
@@ -12,7 +12,7 @@ pub(super) fn render(root: &Value) -> Result<Value, ProfileFault> {
 }
 
 fn schema(value: &Value, at: &str) -> Result<Map<String, Value>, ProfileFault> {
-    if says_nothing(value) {
+    if allows_everything(value) {
         return Err(ProfileFault::at(at, ANYTHING));
     }
     let Some(map) = value.as_object() else {
@@ -46,9 +46,9 @@ fn schema(value: &Value, at: &str) -> Result<Map<String, Value>, ProfileFault> {
     {
         return Err(ProfileFault::at(at, "constants that are no texts; texts have a place"));
     }
-    notes::say_instead(&mut map, &["default"]);
+    notes::move_to_description(&mut map, &["default"]);
     if map.get("format").is_some_and(|format| format != "date-time") {
-        notes::say_instead(&mut map, &["format"]);
+        notes::move_to_description(&mut map, &["format"]);
     }
     match map.get("type").and_then(Value::as_str) {
         Some("object") => object(&mut map, at)?,
@@ -108,7 +108,7 @@ fn union(
     }
     if let Some(default) = around.get("default") {
         merged.insert("default".to_owned(), default.clone());
-        notes::say_instead(&mut merged, &["default"]);
+        notes::move_to_description(&mut merged, &["default"]);
     }
     Ok(merged)
 }

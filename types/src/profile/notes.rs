@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// Removes these keywords from a schema and adds them to its description.
-pub(super) fn say_instead(schema: &mut Map<String, Value>, keywords: &[&str]) {
+pub(super) fn move_to_description(schema: &mut Map<String, Value>, keywords: &[&str]) {
     let mut clauses = Vec::new();
     for keyword in keywords {
         if let Some(value) = schema.remove(*keyword)

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ANYTHING, MAP, ProfileFault, below, items_of_any_place, notes, says_nothing};
+use super::{ANYTHING, MAP, ProfileFault, allows_everything, below, items_of_any_place, notes};
 
 pub(super) fn render(root: &Value) -> Result<Value, ProfileFault> {
     schema(root, "")
 }
 
 fn schema(value: &Value, at: &str) -> Result<Value, ProfileFault> {
-    if says_nothing(value) {
+    if allows_everything(value) {
         return Err(ProfileFault::at(at, ANYTHING));
     }
     let Some(map) = value.as_object() else {
@@ -20,7 +20,7 @@ fn schema(value: &Value, at: &str) -> Result<Value, ProfileFault> {
         return Ok(json!({"$ref": target}));
     }
     let mut map = map.clone();
-    notes::say_instead(&mut map, &["default", "minLength", "maxLength"]);
+    notes::move_to_description(&mut map, &["default", "minLength", "maxLength"]);
     if let Some(defs) = map.get_mut("$defs").and_then(Value::as_object_mut) {
         for (name, definition) in defs.iter_mut() {
             *definition = schema(definition, &below(at, "$defs", Some(name)))?;

@@ -36,36 +36,36 @@ pub enum AgentEvent {
     },
     /// A call is asked for.
     ToolExecutionStart {
-        /// The call.
+        /// The call's id.
         tool_call_id: String,
-        /// The tool.
+        /// The tool's name.
         tool_name: String,
         /// The arguments as JSON, or a string if they are not JSON.
         args: Value,
     },
     /// A tool reports a partial result.
     ToolExecutionUpdate {
-        /// The call.
+        /// The call's id.
         tool_call_id: String,
-        /// The tool.
+        /// The tool's name.
         tool_name: String,
         /// The partial result.
         partial_result: ToolResult,
     },
     /// A tool reports progress.
     ProgressMessage {
-        /// The call.
+        /// The call's id.
         tool_call_id: String,
-        /// The tool.
+        /// The tool's name.
         tool_name: String,
         /// The tool's text.
         text: String,
     },
     /// A call is over.
     ToolExecutionEnd {
-        /// The call.
+        /// The call's id.
         tool_call_id: String,
-        /// The tool.
+        /// The tool's name.
         tool_name: String,
         /// The result; the content of a failed call is the error's message.
         result: ToolResult,
@@ -81,7 +81,7 @@ pub enum AgentEvent {
     },
     /// The model repeated the same call, which ended the run.
     LoopDetected {
-        /// The tool.
+        /// The tool's name.
         tool_name: String,
         /// Whether this ended the run.
         aborted: bool,
@@ -102,17 +102,17 @@ pub enum AgentEvent {
 pub enum StreamDelta {
     /// A piece of its text.
     Text {
-        /// The piece.
+        /// The text of the piece.
         delta: String,
     },
     /// A piece of the model's thinking.
     Thinking {
-        /// The piece.
+        /// The text of the piece.
         delta: String,
     },
     /// A piece of a call's arguments.
     ToolCallDelta {
-        /// The piece.
+        /// The text of the piece.
         delta: String,
     },
 }
@@ -124,7 +124,7 @@ pub enum StreamDelta {
 pub enum Message {
     /// A message of the person.
     User {
-        /// The content.
+        /// The blocks of the message.
         content: Vec<Content>,
     },
     /// A message of the model.
@@ -143,9 +143,9 @@ pub enum Message {
     },
     /// The result of a call.
     ToolResult {
-        /// The call.
+        /// The call's id.
         tool_call_id: String,
-        /// The tool.
+        /// The tool's name.
         tool_name: String,
         /// The content that the model reads.
         content: Vec<Content>,
@@ -168,9 +168,9 @@ pub enum Block {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename = "toolCall")]
 pub struct CallBlock {
-    /// Its id.
+    /// The call's id.
     pub id: String,
-    /// The tool.
+    /// The tool's name.
     pub name: String,
     /// The arguments as JSON, or a string if they are not JSON.
     pub arguments: Value,

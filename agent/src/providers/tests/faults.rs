@@ -147,7 +147,7 @@ async fn a_key_that_a_server_echoes_is_in_no_error() {
         let echo = format!("no such key: {KEY}");
         let refused = Reply::error(401, &(wire.error)(&echo));
         let wrong_type = Reply::new(200, "text/html", &echo);
-        let in_answer = wire.reply(wire.said(&[wire.lasting.unwrap_or(wire.error)(&echo)]));
+        let in_answer = wire.reply(wire.framed(&[wire.lasting.unwrap_or(wire.error)(&echo)]));
         // The key stands across the point where messages are cut: no half of it may stay.
         let at_the_cut = Reply::new(400, "text/plain", format!("{}{KEY}", "x".repeat(490)));
         let as_type = Reply::new(200, &format!("text/{KEY}"), "");

@@ -170,10 +170,10 @@ async fn reply(
         response = response.header(*name, value);
     }
     let watch = Watch { over: false, gone: state.gone.clone() };
-    Ok(response.body(StreamBody::new(said(reply.pieces, watch))).expect("a response"))
+    Ok(response.body(StreamBody::new(body_frames(reply.pieces, watch))).expect("a response"))
 }
 
-fn said(pieces: VecDeque<Piece>, watch: Watch) -> impl Stream<Item = io::Result<Frame<Bytes>>> {
+fn body_frames(pieces: VecDeque<Piece>, watch: Watch) -> impl Stream<Item = io::Result<Frame<Bytes>>> {
     stream::unfold((pieces, watch), |(mut pieces, mut watch)| async move {
         let item = match pieces.pop_front() {
             None => {

@@ -16,7 +16,7 @@ pub(super) struct Wire {
     pub(super) over: &'static str,
     /// An error, as a body and as an event.
     pub(super) error: fn(&str) -> Value,
-    /// An error that a retry cannot mend; none where the protocol has only one kind.
+    /// An error that a retry cannot overcome; none where the protocol has only one kind.
     pub(super) lasting: Option<fn(&str) -> Value>,
     /// A token count alone.
     count: fn() -> Value,
@@ -213,28 +213,28 @@ impl Wire {
     }
 
     pub(super) fn nothing(&self) -> String {
-        self.said(&(self.nothing)())
+        self.framed(&(self.nothing)())
     }
 
     pub(super) fn text(&self, words: &str) -> String {
-        self.said(&[(self.text)(words)])
+        self.framed(&[(self.text)(words)])
     }
 
     pub(super) fn count(&self) -> String {
-        self.said(&[(self.count)()])
+        self.framed(&[(self.count)()])
     }
 
     pub(super) fn error_event(&self, message: &str) -> String {
-        self.said(&[(self.error)(message)])
+        self.framed(&[(self.error)(message)])
     }
 
     pub(super) fn wordless(&self) -> Vec<String> {
-        (self.wordless)().into_iter().map(|data| self.said(&[data])).collect()
+        (self.wordless)().into_iter().map(|data| self.framed(&[data])).collect()
     }
 
     /// The end of an answer that is whole.
     pub(super) fn end(&self) -> String {
-        self.said(&[(self.reason)()]) + self.over
+        self.framed(&[(self.reason)()]) + self.over
     }
 
     /// An answer that says `fine`.
@@ -254,7 +254,7 @@ impl Wire {
     }
 
     /// Events in the protocol's framing, with names where it has them.
-    pub(super) fn said(&self, data: &[Value]) -> String {
+    pub(super) fn framed(&self, data: &[Value]) -> String {
         let one = |data: &Value| match data["type"].as_str() {
             _ if self.has_lines() => format!("{data}\n"),
             Some(name) => format!("event: {name}\ndata: {data}\n\n"),

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{AnswerReader, Progress, ReadFault, event, reason, say, with_calls};
+use super::{AnswerReader, Progress, ReadFault, event, push_text, reason, with_calls};
 use crate::{Delta, StopReason, ToolCallDelta, Usage};
 
 /// Reader state of one answer.
@@ -55,8 +55,8 @@ impl MessagesReader {
         self.keep_begun(out);
         let Some(block) = block else { return };
         match block.kind.as_str() {
-            "text" => say(out, Delta::Text, block.text),
-            "thinking" => say(out, Delta::Thinking, block.thinking),
+            "text" => push_text(out, Delta::Text, block.text),
+            "thinking" => push_text(out, Delta::Thinking, block.thinking),
             "tool_use" => {
                 self.has_calls = true;
                 if let Some(input) = block.input.filter(|input| !is_empty_object(input)) {
@@ -75,8 +75,8 @@ impl MessagesReader {
 
     fn piece(&mut self, index: u64, piece: EventDelta, out: &mut Vec<Delta>) {
         match piece.kind.as_deref() {
-            Some("text_delta") => say(out, Delta::Text, piece.text),
-            Some("thinking_delta") => say(out, Delta::Thinking, piece.thinking),
+            Some("text_delta") => push_text(out, Delta::Text, piece.text),
+            Some("thinking_delta") => push_text(out, Delta::Thinking, piece.thinking),
             Some("input_json_delta") => {
                 if let Some(text) = piece.partial_json.filter(|text| !text.is_empty()) {
                     self.begun.take_if(|(begun, _)| *begun == index);

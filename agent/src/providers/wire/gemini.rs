@@ -11,7 +11,7 @@ use super::{
     AnswerReader, Progress, ReadFault, WireRequest, below, event,
     history::{self, CallHistory, HistoryBlock},
     listed::{BoundedList, MAX_CHOICES},
-    reason, say, whole_call, with_calls,
+    push_text, reason, whole_call, with_calls,
 };
 use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
@@ -200,7 +200,7 @@ impl AnswerReader for GenerateContentReader {
         for candidate in candidates.filter(|candidate| candidate.index.unwrap_or(0) == 0) {
             for part in candidate.content.unwrap_or_default().parts.items()? {
                 let delta = if part.thought == Some(true) { Delta::Thinking } else { Delta::Text };
-                say(out, delta, part.text);
+                push_text(out, delta, part.text);
                 if let Some(call) = part.function_call {
                     out.push(whole_call(&mut self.calls, call.id, call.name, call.args.as_deref()));
                 }

@@ -76,7 +76,7 @@ pub(super) enum ReadFault {
     /// The event is not the JSON that the protocol has there.
     Json(serde_json::Error),
     /// The provider reports an error in the middle of its answer.
-    Told(ReportedError),
+    Reported(ReportedError),
     /// The answer is larger than the limit.
     TooLarge,
     /// The provider ended the answer without a stop reason.
@@ -167,13 +167,13 @@ pub(super) fn reader(kind: ProviderKind) -> Box<dyn AnswerReader> {
 /// almost all fields are optional.
 fn event<'data, T: Deserialize<'data>>(data: &'data str) -> Result<T, ReadFault> {
     match ReportedError::in_event(data) {
-        Some(told) => Err(ReadFault::Told(told)),
+        Some(reported) => Err(ReadFault::Reported(reported)),
         None => Ok(serde_json::from_str(data)?),
     }
 }
 
 /// Emits text, unless it is empty.
-fn say(out: &mut Vec<Delta>, delta: fn(String) -> Delta, text: Option<String>) {
+fn push_text(out: &mut Vec<Delta>, delta: fn(String) -> Delta, text: Option<String>) {
     if let Some(text) = text.filter(|text| !text.is_empty()) {
         out.push(delta(text));
     }

@@ -8,7 +8,7 @@ use super::{
     AnswerReader, Progress, ReadFault, WireRequest, event,
     history::{self, CallHistory, HistoryBlock},
     listed::BoundedList,
-    reason, say, whole_call, with_calls,
+    push_text, reason, whole_call, with_calls,
 };
 use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
@@ -16,7 +16,7 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     let mut calls = CallHistory::default();
     let mut messages = Vec::new();
     for message in &turn.request.messages {
-        messages.push(said(message, &mut calls)?);
+        messages.push(chat_message(message, &mut calls)?);
     }
     let mut options = json!({});
     if let Some(limit) = turn.request.max_tokens {
@@ -32,7 +32,10 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     })
 }
 
-fn said<'a>(message: &'a Message, calls: &mut CallHistory<'a>) -> Result<ChatMessage<'a>, ProviderError> {
+fn chat_message<'a>(
+    message: &'a Message,
+    calls: &mut CallHistory<'a>,
+) -> Result<ChatMessage<'a>, ProviderError> {
     let (role, takes_images) = match message.role {
         MessageRole::System => ("system", false),
         MessageRole::User => ("user", true),
@@ -102,8 +105,8 @@ impl AnswerReader for ChatReader {
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
         let chunk: ChatResponse = event(data)?;
         if let Some(message) = chunk.message {
-            say(out, Delta::Thinking, message.thinking);
-            say(out, Delta::Text, message.content);
+            push_text(out, Delta::Thinking, message.thinking);
+            push_text(out, Delta::Text, message.content);
             for call in message.tool_calls.items()? {
                 let Function { name, arguments } = call.function;
                 out.push(whole_call(&mut self.calls, call.id, name, Some(&arguments)));

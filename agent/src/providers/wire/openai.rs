@@ -8,7 +8,7 @@ use super::{
     AnswerReader, Progress, ReadFault, WireRequest, event,
     history::{self, CallHistory, HistoryBlock},
     listed::{BoundedList, MAX_CHOICES},
-    reason, say, with_calls,
+    push_text, reason, with_calls,
 };
 use crate::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
 
@@ -19,7 +19,7 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     let mut calls = CallHistory::default();
     let mut messages = Vec::new();
     for message in &turn.request.messages {
-        messages.extend(said(message, &mut calls)?);
+        messages.extend(chat_message(message, &mut calls)?);
     }
     let mut body = json!({
         "model": turn.model,
@@ -58,7 +58,10 @@ fn declared(tool: &FunctionDecl, strict: bool) -> Value {
     json!({"type": "function", "function": function})
 }
 
-fn said<'a>(message: &'a Message, calls: &mut CallHistory<'a>) -> Result<Option<Value>, ProviderError> {
+fn chat_message<'a>(
+    message: &'a Message,
+    calls: &mut CallHistory<'a>,
+) -> Result<Option<Value>, ProviderError> {
     Ok(match message.role {
         MessageRole::System => Some(json!({"role": "system", "content": history::text(&message.content)})),
         MessageRole::User => Some(json!({"role": "user", "content": content(message)})),
@@ -124,9 +127,9 @@ impl AnswerReader for ChatCompletionReader {
         let choices = chunk.choices.items()?.into_iter();
         for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
             let piece = choice.delta.unwrap_or_default();
-            say(out, Delta::Thinking, piece.reasoning_content.or(piece.reasoning));
-            say(out, Delta::Text, piece.content);
-            say(out, Delta::Text, piece.refusal);
+            push_text(out, Delta::Thinking, piece.reasoning_content.or(piece.reasoning));
+            push_text(out, Delta::Text, piece.content);
+            push_text(out, Delta::Text, piece.refusal);
             for call in piece.tool_calls.items()? {
                 out.push(Delta::ToolCall(self.call(call)?));
             }

@@ -11,14 +11,14 @@ use portcullis_tools::{RegisteredTool, sandbox::MAX_MODULE_BYTES};
 
 use super::cargo::ToolCrate;
 use crate::{
-    cli::{Build, Common},
+    cli::{BuildOptions, Common},
     error::{AuthorError, CliError},
     output::{stream, table, text},
     setup, sidecar,
 };
 
 /// Builds and loads the module, and shows it.
-pub(crate) fn run(common: &Common, options: &Build) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: &BuildOptions) -> Result<ExitCode, CliError> {
     let modules = ToolCrate::find(&options.package.dir)?.modules()?;
     let mut shown = String::new();
     for module in &modules {
@@ -39,7 +39,7 @@ pub(crate) fn run(common: &Common, options: &Build) -> Result<ExitCode, CliError
         Ok(registry) => registry,
         Err(error) => {
             // The module is built; its fault is reported below.
-            stream::tell(&shown);
+            stream::write_stderr(&shown);
             return Err(error);
         }
     };

@@ -11,18 +11,18 @@ mod try_call;
 use std::process::ExitCode;
 
 use crate::{
-    cli::{Common, Tool},
+    cli::{Common, ToolCommand},
     error::CliError,
 };
 
 /// Runs one verb.
-pub(crate) fn run(common: &Common, verb: Tool) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, verb: ToolCommand) -> Result<ExitCode, CliError> {
     match verb {
-        Tool::New(options) => new::run(&options),
-        Tool::Build(options) => build::run(common, &options),
-        Tool::Try(options) => try_call::run(common, options),
-        Tool::Test(options) => test::run(common, &options),
-        Tool::Approve(options) => approve::run(common, options),
-        Tool::Revoke(options) => revoke::run(common, &options),
+        ToolCommand::New(options) => new::run(&options),
+        ToolCommand::Build(options) => build::run(common, &options),
+        ToolCommand::Try(options) => try_call::run(common, options),
+        ToolCommand::Test(options) => test::run(common, &options),
+        ToolCommand::Approve(options) => approve::run(common, options),
+        ToolCommand::Revoke(options) => revoke::run(common, &options),
     }
 }

@@ -16,7 +16,7 @@ use portcullis_types::ToolName;
 use self::names::TemplateNames;
 use crate::{
     atomic_dir,
-    cli::New,
+    cli::NewOptions,
     error::{AuthorError, CliError},
     output::stream,
     setup,
@@ -33,7 +33,7 @@ const TEMPLATE: [(&str, &str); 6] = [
 ];
 
 /// Makes the crate and prints the next steps.
-pub(crate) fn run(options: &New) -> Result<ExitCode, CliError> {
+pub(crate) fn run(options: &NewOptions) -> Result<ExitCode, CliError> {
     let name = ToolName::parse(options.name.as_str()).map_err(AuthorError::from)?;
     if let Some(shipped) = shipped_name_like(&name) {
         return Err(AuthorError::Shipped { name: name.to_string(), shipped }.into());

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use portcullis_tools::policy::Standing;
 
 use crate::{
-    cli::{CLI_ID, Common, Revoke},
+    cli::{CLI_ID, Common, RevokeOptions},
     error::CliError,
     output::{stream, text},
     setup, sidecar,
 };
 
 /// Withdraws the pin and explains the effect.
-pub(crate) fn run(common: &Common, options: &Revoke) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: &RevokeOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;

@@ -14,7 +14,7 @@ use portcullis_types::RunnerBootstrapEnvelope;
 use self::{explain::RefusalDetails, report::TriedCall};
 use super::{build::is_of, cargo::ToolCrate};
 use crate::{
-    cli::{Common, Try},
+    cli::{Common, TryOptions},
     command::{
         call,
         interrupts::{INTERRUPTED, apart},
@@ -28,7 +28,7 @@ use crate::{
 const RUN: &str = "try";
 
 /// Builds stale modules, makes the call and shows it.
-pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: TryOptions) -> Result<ExitCode, CliError> {
     let package = ToolCrate::find(&options.package.dir)?;
     let mut envelope = setup::envelope(common)?;
     if options.native {

@@ -18,7 +18,7 @@ use super::{
     interrupts::INTERRUPTED,
 };
 use crate::{
-    cli::{Common, Demo},
+    cli::{Common, DemoOptions},
     error::CliError,
     output::{live::Live, stream},
     setup, sidecar,
@@ -38,7 +38,7 @@ const PROMPT: &str =
     "Bring my notes in order, fetch the letter template from the vault, and count the words.";
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: &Demo) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: &DemoOptions) -> Result<ExitCode, CliError> {
     let failed = |source| CliError::Demo { source };
     let scene = scene::Scene::set(common).map_err(failed)?;
     let watched = stream::stdout_is_terminal();
@@ -47,7 +47,7 @@ pub(crate) fn run(common: &Common, options: &Demo) -> Result<ExitCode, CliError>
         .with_pace(if watched { PACE } else { Duration::ZERO });
 
     let live = Arc::new(Live::to_stdout());
-    live.say(&format!("{}\n\nyou: {PROMPT}\n", scene.introduction()));
+    live.show_notice(&format!("{}\n\nyou: {PROMPT}\n", scene.introduction()));
     let envelope = setup::envelope(&scene.common)?;
     let log = audit::log_path(&envelope.state);
     let mut caller = Caller::new(AGENT, AGENT);
@@ -87,7 +87,7 @@ struct Person {
 impl Approver for Person {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
         let question = approval::question(request, COLUMNS);
-        self.live.say(&format!("\n{question}Approve? y (the demonstration answers)"));
+        self.live.show_notice(&format!("\n{question}Approve? y (the demonstration answers)"));
         ApprovalAnswer::Approve
     }
 }

@@ -73,7 +73,7 @@ impl Interruptible for UnderWay {
         };
         // Print without the lock: a terminal may block.
         if is_asked_again {
-            stream::tell(PROMPT);
+            stream::write_stderr(PROMPT);
         }
         is_asked_again
     }

@@ -13,7 +13,7 @@ use portcullis_types::{ArgumentRole, JsonSchema, SafetyTier, ToolMeta, ToolPolic
 use serde::Serialize;
 
 use crate::{
-    cli::{Common, Tools, ToolsFormat},
+    cli::{Common, ToolsFormat, ToolsOptions},
     error::CliError,
     output::{json, stream, table, text},
     setup, sidecar,
@@ -22,8 +22,8 @@ use crate::{
 pub(crate) use shell::ShellState;
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError> {
-    let Tools { format, modules } = options;
+pub(crate) fn run(common: &Common, options: ToolsOptions) -> Result<ExitCode, CliError> {
+    let ToolsOptions { format, modules } = options;
     let envelope = setup::envelope_with(common, modules)?;
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
@@ -33,7 +33,7 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
     } else if let Some(client) = wanted(&format) {
         let offer = client.offer(&registry);
         for remark in &offer.remarks {
-            stream::tell(&format!("portcullis: {remark}\n"));
+            stream::write_stderr(&format!("portcullis: {remark}\n"));
         }
         json::answer(&offer.request)?;
     } else {
@@ -83,7 +83,7 @@ pub(crate) fn listing(registry: &ToolRegistry) -> String {
     table::render(["TOOL", "TIER", "PROFILE", "APPROVAL", "CONFINEMENT", "TIMEOUT"], rows)
 }
 
-/// The refused modules from outside, with the reasons; empty if there are none.
+/// The refused foreign modules, with the reasons; empty if there are none.
 pub(crate) fn refused(registry: &ToolRegistry) -> String {
     let mut out = String::new();
     for module in registry.refused_modules() {

@@ -36,12 +36,12 @@ impl StreamedOutput {
 
     /// The lines in brackets at the end of a result that were not streamed: the notes on the output and on
     /// the command's end.
-    pub(super) fn said_of_its_end<'a>(&self, result: &'a str) -> Vec<&'a str> {
-        let mut said: Vec<&str> =
+    pub(super) fn unstreamed_notes<'a>(&self, result: &'a str) -> Vec<&'a str> {
+        let mut notes: Vec<&str> =
             result.lines().rev().take_while(|line| line.starts_with('[')).take(KEPT_LINES).collect();
-        said.reverse();
-        let own = (1..=said.len()).rev().find(|count| self.ends_with(&said[..*count])).unwrap_or(0);
-        said.split_off(own)
+        notes.reverse();
+        let own = (1..=notes.len()).rev().find(|count| self.ends_with(&notes[..*count])).unwrap_or(0);
+        notes.split_off(own)
     }
 
     fn ends_with(&self, lines: &[&str]) -> bool {
@@ -66,7 +66,7 @@ mod tests {
     fn check(pieces: &[&str], result: &str, left: &[&str]) {
         let mut streamed = StreamedOutput::default();
         pieces.iter().for_each(|piece| streamed.take(piece));
-        assert_eq!(streamed.said_of_its_end(result), left, "{pieces:?}");
+        assert_eq!(streamed.unstreamed_notes(result), left, "{pieces:?}");
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         let mut streamed = StreamedOutput::default();
         streamed.take(&many);
         assert!(streamed.lines.len() == KEPT_LINES && streamed.lines[0].chars().count() == KEPT_CHARS);
-        assert_eq!(streamed.said_of_its_end(&format!("{line}\n[exit code: 3]")), ["[exit code: 3]"]);
+        assert_eq!(streamed.unstreamed_notes(&format!("{line}\n[exit code: 3]")), ["[exit code: 3]"]);
         check(&["[short]\n"], "[short", &["[short"]);
     }
 }

@@ -325,7 +325,7 @@ fn events_during_a_question_are_shown_after_it_in_order() {
     for event in [piece("a", "on"), piece("b", "other"), piece("b", " one"), piece("a", "e\n")] {
         live.show(&event);
     }
-    live.say("and this is asked");
+    live.show_notice("and this is asked");
     drop(first);
     assert_eq!(screen.shown(), "I write\nand this is asked\n", "another question is still open");
     drop(second);

@@ -115,7 +115,7 @@ fn assert_untouched(place: &Place) {
 }
 
 /// Makes a name lead to a harmless file and to the secret by turns. If the secret must stay out of reach, the
-/// command is told after enough tries; otherwise it goes on until it has read the secret.
+/// command gets a stop sign after enough tries; otherwise it goes on until it has read the secret.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

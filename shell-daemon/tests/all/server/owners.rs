@@ -54,7 +54,7 @@ async fn a_client_of_another_version_is_told_so_and_learns_no_more() {
         assert_eq!((refused.code(), code(&refused)), (Code::FailedPrecondition, "version"));
         assert!(refused.message().contains(env!("CARGO_PKG_VERSION")), "{refused:?}");
     }
-    // Without the token not even the version is told.
+    // Without the token the version is secret too.
     let wrong = Credentials { token: None, version: Some("0.0.1".to_owned()) };
     let refused = daemon.client_as(wrong).await.health(HealthRequest::default()).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);

@@ -17,7 +17,7 @@ pub(super) struct Model {
 
 impl Model {
     /// A server that answers with these bodies, each with its status.
-    pub(super) fn saying(answers: Vec<(u16, String)>) -> Self {
+    pub(super) fn answering(answers: Vec<(u16, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = format!("http://{}/v1", listener.local_addr().expect("bound"));
         let heard = Arc::new(Mutex::new(Vec::new()));

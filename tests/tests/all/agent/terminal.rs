@@ -28,7 +28,7 @@ fn asks(world: &World, model: &Model, typed_before: &str) -> Person {
 const WRITE: &str = r#"{"command": "echo done >> made"}"#;
 
 /// The text of a request's last message: the result of the call that the model reads.
-fn told(request: &Value) -> &str {
+fn result_text(request: &Value) -> &str {
     let messages = request["messages"].as_array().expect("messages");
     let last = messages.last().expect("a message");
     assert_eq!(last["role"], "tool");
@@ -63,7 +63,7 @@ fn assert_whole(question: &str) {
 #[test]
 fn a_call_approved_at_the_terminal_runs_once() {
     let world = World::new();
-    let model = Model::saying(vec![calls(&[("shell_exec", WRITE)]), text("It is done.")]);
+    let model = Model::answering(vec![calls(&[("shell_exec", WRITE)]), text("It is done.")]);
     let mut person = asks(&world, &model, "");
     let question = person.sees(QUESTION_END);
     assert_whole(&question);
@@ -80,7 +80,7 @@ fn a_call_approved_at_the_terminal_runs_once() {
     assert!(person.seen.contains("→ shell_exec {\"command\": \"echo done >> made\"}"), "{}", person.seen);
     assert_eq!(fs::read_to_string(world.shared("made")).expect("made"), "done\n", "once");
     let heard = model.heard();
-    assert_eq!((heard.len(), told(&heard[1])), (2, ""), "what the command wrote: nothing");
+    assert_eq!((heard.len(), result_text(&heard[1])), (2, ""), "what the command wrote: nothing");
     let ends = ends(&world);
     assert_eq!(ends.len(), 1, "{ends:?}");
     assert_eq!((&*ends[0].tool, ends[0].approval.as_deref()), ("shell_exec", Some("approved")));
@@ -91,7 +91,7 @@ fn a_call_approved_at_the_terminal_runs_once() {
 fn a_call_refused_at_the_terminal_tells_the_model_why() {
     let world = World::new();
     let call = || calls(&[("shell_exec", WRITE)]);
-    let model = Model::saying(vec![call(), call(), text("Then not.")]);
+    let model = Model::answering(vec![call(), call(), text("Then not.")]);
     // Input that was typed before the question is no answer to it.
     let mut person = asks(&world, &model, "y\ny\n");
     assert_whole(&person.sees(QUESTION_END));
@@ -104,7 +104,7 @@ fn a_call_refused_at_the_terminal_tells_the_model_why() {
     assert!(rest.contains("(yes, but after lunch) [approval_refused]"), "{rest}");
     assert!(!world.shared("made").exists());
     let heard = model.heard();
-    let refusals: Vec<&str> = heard[1..].iter().map(told).collect();
+    let refusals: Vec<&str> = heard[1..].iter().map(result_text).collect();
     let refusal = "Tool execution failed: the call of `shell_exec` was not approved";
     assert_eq!(refusals, [refusal.to_owned(), format!("{refusal} (yes, but after lunch)")]);
     let ends = ends(&world);
@@ -121,7 +121,7 @@ fn a_person_is_asked_once_for_a_session_approval() {
     let world = World::new().with_policy_edit(allowed, &allowed.replace("allow", "ask"));
     let write = |path: &str| json!({"path": path, "content": path}).to_string();
     let command = r#"{"command": "touch made"}"#;
-    let model = Model::saying(vec![
+    let model = Model::answering(vec![
         calls(&[("file_write", write("one").as_str())]),
         calls(&[("file_write", write("two").as_str())]),
         calls(&[("file_delete", r#"{"path": "one"}"#)]),
@@ -160,7 +160,7 @@ fn ctrl_c_at_the_terminal_ends_a_command_in_order_and_says_so() {
     // No other process sleeps for exactly this long.
     let seconds = format!("600.{}", std::process::id());
     let command = format!(r#"{{"command": "echo started > started; sleep {seconds}"}}"#);
-    let model = Model::saying(vec![calls(&[("shell_exec", command.as_str())])]);
+    let model = Model::answering(vec![calls(&[("shell_exec", command.as_str())])]);
     let mut person = asks(&world, &model, "");
     person.sees(QUESTION_END);
     person.types("y");
@@ -184,7 +184,7 @@ fn ctrl_c_at_the_terminal_ends_a_command_in_order_and_says_so() {
 #[test]
 fn ctrl_c_during_an_open_question_runs_nothing() {
     let world = World::new();
-    let model = Model::saying(vec![calls(&[("shell_exec", WRITE)])]);
+    let model = Model::answering(vec![calls(&[("shell_exec", WRITE)])]);
     let mut person = asks(&world, &model, "");
     assert_whole(&person.sees(QUESTION_END));
     person.presses(CTRL_C);

@@ -12,7 +12,7 @@ use portcullis_types::{
     FunctionDecl, JsonSchema, RunnerBootstrapEnvelope, SafetyTier, Tool, ToolError, async_trait,
 };
 
-/// A tool of this program, with a state of its own.
+/// A tool of this program, with state.
 struct Tickets(AtomicU64);
 
 #[async_trait]
@@ -49,7 +49,7 @@ pub async fn run(workspace: PathBuf, state: PathBuf) -> Result<Vec<String>, Box<
     let files = PolicyFiles::find(&envelope)?.with_operator_text(policy);
     let registry = runtime_builder_with(&envelope, &files).await?.tool(Tickets(AtomicU64::new(1))).build()?;
 
-    // Who calls: an agent and its run. Nobody can be asked, so what needs an approval is denied.
+    // Who calls: an agent and its run. There is no approver, so calls that need an approval are denied.
     let caller = Caller::new("my-agent", "run-1");
     let mut read = Vec::new();
     for (tool, arguments) in [

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::{PATIENCE, Trial};
 
 /// A caller, and a semaphore with a permit for each of its calls that started.
-fn telling() -> (Caller, Arc<Semaphore>) {
+fn counting_caller() -> (Caller, Arc<Semaphore>) {
     let started = Arc::new(Semaphore::new(0));
     let mut caller = approving();
     let signal = Arc::clone(&started);
@@ -30,7 +30,7 @@ async fn execute(trial: &Trial, caller: &Caller) -> ToolResult {
 async fn check_cancelled(guest: &'static str) {
     let trial = Trial::with(guest, "Nothing", "60s").await;
     for _ in 0..20 {
-        let (caller, started) = telling();
+        let (caller, started) = counting_caller();
         let cancel = async {
             started.acquire().await.expect("open").forget();
             caller.cancel.cancel();
@@ -70,7 +70,7 @@ async fn a_call_cancelled_before_it_starts_never_runs() {
 async fn a_dropped_call_is_in_the_log_and_its_worker_serves_others() {
     let trial = Trial::with("loop_forever", "WorkspaceRead", "60s").await;
     for _ in 0..20 {
-        let (caller, started) = telling();
+        let (caller, started) = counting_caller();
         tokio::select! {
             result = execute(&trial, &caller) => panic!("it ended by itself: {result:?}"),
             permit = started.acquire() => permit.expect("open").forget(),
@@ -89,13 +89,13 @@ async fn a_dropped_call_is_in_the_log_and_its_worker_serves_others() {
 async fn a_batch_may_follow_at_once_on_one_that_was_dropped() {
     let trial = Trial::with("loop_forever", "Nothing", "60s").await;
     for _ in 0..10 {
-        let (caller, started) = telling();
+        let (caller, started) = counting_caller();
         tokio::select! {
             _ = join_all((0..10).map(|_| execute(&trial, &caller))) => panic!("they ended by themselves"),
             permits = started.acquire_many(10) => permits.expect("open").forget(),
         }
     }
-    let (caller, started) = telling();
+    let (caller, started) = counting_caller();
     let cancel = async {
         started.acquire_many(10).await.expect("open").forget();
         caller.cancel.cancel();

@@ -15,7 +15,7 @@ const IMPORTS: &str = r#"
     (import "wasi_snapshot_preview1" "fd_close" (func $fd_close (param i32) (result i32)))
     (import "wasi_snapshot_preview1" "fd_renumber" (func $fd_renumber (param i32 i32) (result i32)))"#;
 
-/// Opens the directory of `/shared` anew, and stores the descriptor at address 8.
+/// Opens the directory of `/shared` again, and stores the descriptor at address 8.
 const OPEN: &str = r#"(data (i32.const 2048) ".")
     (func $open (result i32)
         (call $path_open (i32.const 3) (i32.const 0) (i32.const 2048) (i32.const 1) (i32.const 2)

@@ -17,7 +17,7 @@ use super::{Trial, entry, snapshot::Snapshot};
 
 const EXCHANGES: usize = 10_000;
 
-/// Exchanges two paths until it is told to stop, at least [`EXCHANGES`] times, and an even number of times,
+/// Exchanges two paths until it is stopped, at least [`EXCHANGES`] times, and an even number of times,
 /// so that both end at their original names.
 fn exchange(one: &std::path::Path, other: &std::path::Path, stop: &AtomicBool) {
     let mut done = 0;

@@ -71,7 +71,7 @@ impl WatGuest {
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    /// A registry with this guest as a module from outside.
+    /// A registry with this guest as a foreign module.
     pub(crate) async fn registry(&self, world: &World) -> ToolRegistry {
         self.try_registry(world).await.expect("bootstraps")
     }
@@ -81,7 +81,7 @@ impl WatGuest {
     }
 }
 
-/// A registry with a module from outside.
+/// A registry with a foreign module.
 pub(crate) async fn load(world: &World, module: &[u8]) -> Result<ToolRegistry, BootstrapError> {
     world.builder().await?.module("outside", module, ToolOrigin::ForeignModule).await?.build()
 }

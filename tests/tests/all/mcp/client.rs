@@ -276,7 +276,7 @@ impl Client {
 
     /// Tells the program by a signal to end. Returns its remaining messages and its exit code.
     #[track_caller]
-    pub(super) fn says_and_ends(mut self, kind: Signal) -> (Vec<Value>, Option<i32>) {
+    pub(super) fn end_by_signal(mut self, kind: Signal) -> (Vec<Value>, Option<i32>) {
         let Server::Process(process) = &mut self.server else { panic!("no process") };
         signal(process, kind);
         let rest: Vec<_> = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();

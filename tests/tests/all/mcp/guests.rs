@@ -151,7 +151,7 @@ pub(super) async fn results(registry: Arc<ToolRegistry>, asked: &[(&str, &str)])
 }
 
 /// The texts by which a model gets the results of these calls.
-async fn told(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<String> {
+async fn result_texts(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<String> {
     results(registry, asked).await.iter().map(Message::text).collect()
 }
 
@@ -162,8 +162,8 @@ fn a_model_gets_the_pipelines_error_of_a_hostile_guest() {
         let runtime = runtime();
         let registry = Arc::new(runtime.block_on(world.registry_with(&[guest])));
         let said = runtime.block_on(direct(&registry, guest, arguments));
-        let told =
-            runtime.block_on(told(registry, &[(guest, arguments), ("echo", r#"{"message":"alive"}"#)]));
+        let told = runtime
+            .block_on(result_texts(registry, &[(guest, arguments), ("echo", r#"{"message":"alive"}"#)]));
         assert_eq!(told[0], said, "{guest}");
         assert!(told.len() == 2 && told[1].contains("alive"), "{guest}: {told:?}");
         assert_rows(&world, guest, Some(code), 2);
@@ -178,7 +178,7 @@ fn a_hostile_guests_answer_reaches_model_and_client_unchanged() {
         let registry = Arc::new(runtime.block_on(world.registry_with(&[guest])));
         let said = runtime.block_on(direct(&registry, guest, arguments));
         assert!(is_its_own(&said), "{guest}: {said}");
-        let told = runtime.block_on(told(registry, &[(guest, arguments), (guest, arguments)]));
+        let told = runtime.block_on(result_texts(registry, &[(guest, arguments), (guest, arguments)]));
         assert_eq!(told, [said.as_str(), said.as_str()], "{guest}");
         let registry = runtime.block_on(world.registry_with(&[guest]));
         let mut client = Client::of(registry, Setup::default()).begin(json!({}));
@@ -210,7 +210,7 @@ fn a_native_that_panics_or_blocks_costs_its_own_call_alone() {
         let registry = Arc::new(super::client::natives(&world, |builder| builder.tool(spy())));
         let said = runtime.block_on(direct(&registry, name, "{}"));
         let asked = [(name, "{}"), ("echo", r#"{"message":"alive"}"#)];
-        let told = runtime.block_on(told(registry, &asked));
+        let told = runtime.block_on(result_texts(registry, &asked));
         assert_eq!(told[0], said);
         assert!(told[1].contains("alive"), "{told:?}");
         let registry = super::client::natives(&world, |builder| builder.tool(spy()));
@@ -236,7 +236,7 @@ fn without_a_log_neither_client_nor_model_gets_a_result() {
     std::fs::create_dir(&log).expect("made");
     let registry = Arc::new(registry);
     let runtime = runtime();
-    let told = runtime.block_on(told(Arc::clone(&registry), &[("spy", "{}")]));
+    let told = runtime.block_on(result_texts(Arc::clone(&registry), &[("spy", "{}")]));
     assert!(told[0].starts_with("Tool execution failed: the call cannot be recorded"), "{told:?}");
     drop(runtime);
     let registry = Arc::into_inner(registry).expect("its only holder");

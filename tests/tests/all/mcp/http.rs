@@ -436,7 +436,7 @@ fn the_calls_of_a_session_that_ends_are_cancelled() {
     let _stream = server.ask(&session, "shell_exec", &command);
     let ping = json!({"jsonrpc": "2.0", "id": 8, "method": "ping"});
     server.until_there(&session, &world, "started");
-    // The answers of two requests with one id could not be told apart.
+    // The answers of two requests with one id would be ambiguous.
     let same = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
     let refused = server.post(&[("mcp-session-id", &session)], &same);
     assert!(refused.status == 400 && refused.body.contains("-32600"), "{refused:?}");

@@ -1,4 +1,4 @@
-//! A server that is told to end: it cancels the calls of its clients, and answers each request.
+//! A server that is stopped: it cancels the calls of its clients, and answers each request.
 
 use portcullis_testing::World;
 use rustix::process::Signal;
@@ -16,7 +16,7 @@ fn endless(number: usize) -> Value {
 
 /// Makes calls, waits until one runs, and tells the server to end. Returns its remaining messages and its
 /// exit code.
-fn told_to_end(world: &World, mut client: Client, calls: usize) -> (Vec<Value>, Option<i32>) {
+fn end_while_running(world: &World, mut client: Client, calls: usize) -> (Vec<Value>, Option<i32>) {
     let started = || (0..calls).any(|number| world.shared(&format!("started{number}")).exists());
     for number in 0..calls {
         client.ask("tools/call", endless(number));
@@ -28,14 +28,14 @@ fn told_to_end(world: &World, mut client: Client, calls: usize) -> (Vec<Value>, 
             break;
         }
     }
-    client.says_and_ends(Signal::TERM)
+    client.end_by_signal(Signal::TERM)
 }
 
 #[test]
 fn each_call_is_answered_when_the_server_is_told_to_end() {
     let world = World::new();
     let client = Client::of_program(&world, &["--approve"]).begin(json!({}));
-    let (said, code) = told_to_end(&world, client, CALLS);
+    let (said, code) = end_while_running(&world, client, CALLS);
     assert_eq!(code, Some(0));
     let answers: Vec<_> = said.iter().filter(|message| message.get("id").is_some()).collect();
     // The first request began the session; answers that came before the signal are not among these.
@@ -52,7 +52,7 @@ fn a_call_that_waits_for_approval_is_answered_at_shutdown() {
     let mut client = Client::of_program(&world, &[]).begin(json!({"elicitation": {}}));
     let id = client.ask("tools/call", endless(0));
     client.until(|message| message["method"] == "elicitation/create");
-    let (said, code) = client.says_and_ends(Signal::INT);
+    let (said, code) = client.end_by_signal(Signal::INT);
     assert_eq!(code, Some(0));
     let answer = said.iter().find(|message| message["id"] == id && message.get("method").is_none());
     assert!(text(&answer.expect("an answer")["result"]).contains("cancelled"), "{said:?}");
@@ -64,6 +64,6 @@ fn a_server_without_a_session_ends_when_it_is_told_to() {
     let world = World::new();
     let mut client = Client::of_program(&world, &[]);
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
-    let (said, code) = client.says_and_ends(Signal::TERM);
+    let (said, code) = client.end_by_signal(Signal::TERM);
     assert_eq!((said, code), (Vec::new(), Some(0)));
 }

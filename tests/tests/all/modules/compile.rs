@@ -187,7 +187,7 @@ async fn a_compiled_module_that_was_tampered_with_is_not_loaded() {
         let said = answer.refused(ToolErrorKind::Unavailable, "module_gone");
         assert!(said.contains("removed or altered"), "{what}: {said}");
         drop(registry);
-        // The invalid file is deleted, so the next start would compile anew.
+        // The invalid file is deleted, so the next start would compile again.
         let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
         let found = refused(&registry);
         assert!(found.len() == 1 && found[0].1.contains("no program is set up"), "{what}: {found:?}");

@@ -264,7 +264,7 @@ async fn a_file_longer_than_one_result_tells_the_model_so() {
         "{}",
         &said[16_000..]
     );
-    // A model that follows the hint misses nothing, and is not told that a part is the whole.
+    // A model that follows the hint reads every byte, and never takes a part for the whole.
     let told = read_on(&said);
     assert_eq!(said.split_once("\n[output truncated").expect("a mark").0, &text[..told]);
     let hint = result.rest_hint().expect("a hint");

@@ -1,4 +1,4 @@
-//! Heartbeats: the observer of a silent call is told that it still runs.
+//! Heartbeats: the observer of a silent call learns that it still runs.
 
 use std::{
     sync::{Arc, Mutex, OnceLock},

@@ -106,7 +106,7 @@ struct Given {
     id: String,
     call_id: String,
     state: PathBuf,
-    /// Whether the client was told that the command ended by itself.
+    /// Whether the client's result says that the command ended by itself.
     ended: bool,
 }
 

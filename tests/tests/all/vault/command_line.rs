@@ -5,7 +5,7 @@ use std::fs;
 use portcullis_testing::World;
 use serde_json::Value;
 
-use super::{arguments, in_vault, same, saying};
+use super::{arguments, in_vault, same, with_lines};
 use crate::modules::{portcullis, stderr, stdout};
 
 #[test]
@@ -46,7 +46,7 @@ fn a_copy_is_made_or_refused_and_what_it_touches_is_listed() {
 
 #[test]
 fn a_question_is_answered_once_for_the_whole_copy() {
-    let world = saying("vault_copyto_write", "approval = \"ask\"");
+    let world = with_lines("vault_copyto_write", "approval = \"ask\"");
     fs::write(in_vault(&world, "key"), "secret").expect("writable");
     let call = ["call", "vault_copyto", &arguments("/vault/key", "key").to_string()];
     let refused = portcullis(&world, &call);

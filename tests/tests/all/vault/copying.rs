@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use portcullis_types::MAX_CHUNK_BYTES;
 use serde_json::json;
 
-use super::{Vault, bytes, call, in_vault, same, told};
+use super::{Vault, bytes, call, caller_with_progress, in_vault, same};
 
 #[tokio::test]
 async fn any_bytes_of_any_length_arrive_as_they_are() {
@@ -134,7 +134,7 @@ async fn progress_of_a_copy_is_reported() {
     vault.put("file", bytes(16 << 20));
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&heard);
-    let caller = told(move |text| sink.lock().expect("not poisoned").push(text));
+    let caller = caller_with_progress(move |text| sink.lock().expect("not poisoned").push(text));
     let result = vault.registry.execute_with_policy(call("/vault/file", "copy"), &caller).await;
     result.outcome.expect("copied");
     let heard = heard.lock().expect("not poisoned");

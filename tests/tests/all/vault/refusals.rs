@@ -10,7 +10,7 @@ use portcullis_types::{
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::{Vault, call, in_vault, same, saying};
+use super::{Vault, call, in_vault, same, with_lines};
 use crate::support::{Scripted, asking, caller, snapshot};
 
 /// Asserts that a call is denied before anything runs: one row, which names the rule, and no change.
@@ -136,9 +136,9 @@ async fn a_read_only_folder_is_an_error_of_the_write_step() {
 #[tokio::test]
 async fn one_question_shows_both_steps_and_a_no_is_for_both() {
     for world in [
-        saying("vault_copyto", "approval = \"ask\""),
-        saying("vault_copyto_read", "approval = \"ask\""),
-        saying("vault_copyto_write", "approval = \"ask\""),
+        with_lines("vault_copyto", "approval = \"ask\""),
+        with_lines("vault_copyto_read", "approval = \"ask\""),
+        with_lines("vault_copyto_write", "approval = \"ask\""),
         World::new().with_policy_edit(
             "side_effecting = { profile = \"FileReadWrite\", approval = \"allow\" }",
             "side_effecting = { profile = \"FileReadWrite\", approval = \"ask\" }",
@@ -189,7 +189,7 @@ async fn one_question_shows_both_steps_and_a_no_is_for_both() {
 
 #[tokio::test]
 async fn arguments_that_an_approver_changed_are_judged_anew() {
-    let vault = Vault::saying("vault_copyto", "approval = \"ask\"").await;
+    let vault = Vault::with_lines("vault_copyto", "approval = \"ask\"").await;
     let to = |destination: &'static str| {
         Scripted::new(move |number, _| match number {
             0 => ApprovalAnswer::ApproveWith {
@@ -211,7 +211,7 @@ async fn arguments_that_an_approver_changed_are_judged_anew() {
 
 #[tokio::test]
 async fn missing_approver_means_denial() {
-    let vault = Vault::saying("vault_copyto_write", "approval = \"ask\"").await;
+    let vault = Vault::with_lines("vault_copyto_write", "approval = \"ask\"").await;
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller()).await;
     Answer(result).refused(Denied, "approval_unavailable");
     assert_eq!(vault.ends().len(), 1);

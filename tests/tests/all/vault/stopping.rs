@@ -15,7 +15,7 @@ use portcullis_types::{
 };
 use tokio::time::{interval, timeout};
 
-use super::{Vault, call, told};
+use super::{Vault, call, caller_with_progress};
 
 /// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -53,7 +53,7 @@ async fn stopped(limited: Limited, is_asked_for: impl Fn(&Vault) -> bool) -> Sto
     for limit in LIMITS_MS.map(Duration::from_millis) {
         let world = match limited {
             Limited::Turn => World::new(),
-            Limited::Tool(entry) => super::saying(entry, &format!("timeout = \"{limit:?}\"")),
+            Limited::Tool(entry) => super::with_lines(entry, &format!("timeout = \"{limit:?}\"")),
         };
         let vault = large(world).await;
         let mut caller = approving();
@@ -104,7 +104,7 @@ impl Vault {
 async fn a_copy_that_is_cancelled_leaves_nothing() {
     let vault = large(World::new()).await;
     let cancel = CancellationToken::new();
-    let mut caller = told({
+    let mut caller = caller_with_progress({
         let cancel = cancel.clone();
         move |_| cancel.cancel()
     });
@@ -142,7 +142,7 @@ async fn a_copy_whose_turn_is_over_leaves_nothing() {
 async fn a_copy_that_its_caller_drops_still_ends_in_order() {
     let vault = large(World::new()).await;
     let progress = Arc::new(tokio::sync::Semaphore::new(0));
-    let caller = told({
+    let caller = caller_with_progress({
         let progress = Arc::clone(&progress);
         move |_| progress.add_permits(1)
     });
@@ -203,7 +203,7 @@ async fn a_write_step_that_fails_stops_the_read_step() {
 #[tokio::test]
 async fn a_step_without_the_memory_that_it_needs_leaves_nothing() {
     for step in ["vault_copyto_read", "vault_copyto_write"] {
-        let vault = large(super::saying(step, "memory = \"64KiB\"")).await;
+        let vault = large(super::with_lines(step, "memory = \"64KiB\"")).await;
         vault.copy_large(&approving()).await.refused(ResourceLimit, "memory_limit");
         vault.is_as_it_was();
     }
@@ -216,7 +216,7 @@ async fn a_file_that_is_cut_while_it_is_read_gives_what_was_there() {
     vault.put("file", &content);
     let path = super::in_vault(&vault.world, "file");
     let cut = Arc::new(OnceLock::new());
-    let caller = told({
+    let caller = caller_with_progress({
         let cut = Arc::clone(&cut);
         move |_| {
             // Once: the rest of the file is cut off while it is read.
@@ -239,7 +239,7 @@ async fn a_copy_whose_reading_cannot_be_recorded_is_not_made() {
     vault.world.put("old", "old");
     let log = audit::log_path(&vault.world.state());
     let moved = Arc::new(OnceLock::new());
-    let caller = told({
+    let caller = caller_with_progress({
         let moved = Arc::clone(&moved);
         move |_| {
             moved.get_or_init(|| fs::rename(&log, log.with_extension("old")));

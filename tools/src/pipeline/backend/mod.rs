@@ -57,12 +57,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError>;
 
-    /// Whether the tool runs outside every sandbox. Approvers are told.
+    /// Whether the tool runs outside every sandbox. The approver's question says so.
     fn is_unconfined(&self) -> bool {
         false
     }
 
-    /// Why no call can run in this process, whatever the policy allows; none if calls can run.
+    /// Why no call can run in this process, even if the policy allows it; none if calls can run.
     fn absence(&self, host: &Host) -> Option<&str> {
         let _ = host;
         None

@@ -19,7 +19,7 @@ use serde_json::{Value, value::RawValue};
 use super::super::cargo::{ToolCrate, program};
 use super::report::{self, TriedCall};
 use crate::{
-    cli::Try,
+    cli::TryOptions,
     command::call,
     error::{AuthorError, CliError},
     output::{stream, text},
@@ -37,7 +37,7 @@ const MAX_QUOTED_CHARS: usize = 64;
 pub(super) fn run(
     package: &ToolCrate,
     envelope: &RunnerBootstrapEnvelope,
-    options: &Try,
+    options: &TryOptions,
 ) -> Result<ExitCode, CliError> {
     let arguments = call::arguments(options.arguments.clone())?;
     let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
@@ -85,7 +85,7 @@ pub(super) fn run(
     report::show(&TriedCall { result, grant: None, refusal: None, said: None }, "", options.json)
 }
 
-/// The folder that stands for `/`: the workspace, if its mounts have the same names as in the sandbox.
+/// The folder that tools see as `/`: the workspace, if its mounts have the same names as in the sandbox.
 fn root(envelope: &RunnerBootstrapEnvelope) -> Result<PathBuf, CliError> {
     workspace::prepare(envelope)?;
     let policy = PolicyFiles::find(envelope)?.load(envelope.sandbox_tier)?;
@@ -179,9 +179,9 @@ fn outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
             );
         }
         match serde_json::from_slice(line) {
-            Ok(GuestFrame::Progress(text)) => stream::tell(&format!("{}\n", text.trim_end())),
+            Ok(GuestFrame::Progress(text)) => stream::write_stderr(&format!("{}\n", text.trim_end())),
             Ok(GuestFrame::Update(update)) => {
-                stream::tell(&format!("{}\n", text::of_content(&update.0.content).trim_end()));
+                stream::write_stderr(&format!("{}\n", text::of_content(&update.0.content).trim_end()));
             }
             Ok(GuestFrame::Ok(output)) => last = Some(Ok(output.0)),
             Ok(GuestFrame::Error(error)) => last = Some(Err(error.into())),

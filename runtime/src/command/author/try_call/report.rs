@@ -98,11 +98,11 @@ pub(super) fn show(attempt: &TriedCall, run: &str, as_json: bool) -> Result<Exit
         })?;
         return Ok(call::exit_code(&result.outcome));
     }
-    stream::tell(&before(attempt, confinement));
+    stream::write_stderr(&before(attempt, confinement));
     call::show(&result.outcome)?;
-    stream::tell(&after(attempt));
+    stream::write_stderr(&after(attempt));
     if let Some(id) = result.details["output_id"].as_str() {
-        stream::tell(&call::rest_of(id, run, result.original_bytes));
+        stream::write_stderr(&call::rest_of(id, run, result.original_bytes));
     }
     Ok(call::exit_code(&result.outcome))
 }

@@ -33,7 +33,7 @@ mod tests {
         };
         case("/shared/notes.md").expect_text("2 lines");
         case("/shared/other.md").expect_error(ToolErrorKind::NotFound);
-        // What it was not lent is refused before the tool runs.
+        // A path in a folder that was not granted is refused before the tool runs.
         case("/etc/passwd").expect_error(ToolErrorKind::Denied);
         case("/vault/secret").expect_error(ToolErrorKind::Denied);
     }

@@ -1,4 +1,4 @@
-//! A module from outside, loaded and described, or the reason why it is refused.
+//! A foreign module, loaded and described, or the reason why it is refused.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use portcullis_types::{Declarations, ToolName};
 use super::ModuleError;
 use crate::sandbox::GuestModule;
 
-/// A module from outside whose tools are not yet registered.
+/// A foreign module whose tools are not yet registered.
 #[derive(Debug)]
-pub(crate) struct OutsideModule {
+pub(crate) struct ForeignModule {
     /// The file of the module, or the embedder's name for it.
     pub(crate) name: String,
     pub(crate) module: Arc<GuestModule>,

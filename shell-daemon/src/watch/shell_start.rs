@@ -1,19 +1,20 @@
-//! The start of a command's shell, as looks see it. Before its `exec`, its process runs our program, which hides
-//! its memory, and its memory is not the command's.
+//! Detects the start of a command's shell. Until `exec`, the process still runs this program: its memory is
+//! hidden and does not count for the command.
 
 use crate::tree::{Process, ProcessesBelow};
 
 /// Whether a command's shell has been started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Birth {
+pub(super) enum ShellStart {
     /// No process has been seen.
-    Awaited,
+    Pending,
     /// One process has ever been seen, which is the shell before its `exec`, or looks like it.
-    Unborn(Process),
-    Born,
+    BeforeExec(Process),
+    /// The shell runs, or has run.
+    Running,
 }
 
-impl Birth {
+impl ShellStart {
     /// The state after a look, where the command's init has an address space of `init_bytes`.
     ///
     /// A shell before its `exec` uses its init's address space, or a copy of it, so it has the same size. A
@@ -21,16 +22,16 @@ impl Birth {
     /// process than the first one, and the end of that one, means that the shell has run.
     pub(super) fn after(self, below: &ProcessesBelow, init_bytes: Option<u64>) -> Self {
         match (self, below.living.as_slice()) {
-            (Self::Awaited, []) if below.ended == 0 => Self::Awaited,
-            (Self::Awaited | Self::Unborn(_), [one])
+            (Self::Pending, []) if below.ended == 0 => Self::Pending,
+            (Self::Pending | Self::BeforeExec(_), [one])
                 if below.ended == 0
-                    && (self == Self::Awaited || self == Self::Unborn(one.process))
-                    && one.may_be_unborn()
+                    && (self == Self::Pending || self == Self::BeforeExec(one.process))
+                    && one.may_be_before_exec()
                     && init_bytes == Some(one.virtual_bytes) =>
             {
-                Self::Unborn(one.process)
+                Self::BeforeExec(one.process)
             }
-            _ => Self::Born,
+            _ => Self::Running,
         }
     }
 }
@@ -43,13 +44,13 @@ mod tests {
     #[test]
     fn a_process_looks_like_the_shell_before_its_program_only_once() {
         let size = 10 << 20;
-        let [first, other] = [7, 8].map(|number| ProcessEntry::unborn(number, size));
+        let [first, other] = [7, 8].map(|number| ProcessEntry::before_exec(number, size));
         let look =
             |living: &[ProcessEntry]| ProcessesBelow { living: living.to_vec(), ..ProcessesBelow::default() };
-        let after = |birth: Birth, below: &ProcessesBelow| birth.after(below, Some(size));
-        let unborn = after(after(Birth::Awaited, &look(&[])), &look(&[first]));
-        assert_eq!(unborn, Birth::Unborn(first.process));
-        assert_eq!(after(unborn, &look(&[first])), unborn);
+        let after = |shell_start: ShellStart, below: &ProcessesBelow| shell_start.after(below, Some(size));
+        let before_exec = after(after(ShellStart::Pending, &look(&[])), &look(&[first]));
+        assert_eq!(before_exec, ShellStart::BeforeExec(first.process));
+        assert_eq!(after(before_exec, &look(&[first])), before_exec);
         let (mut with_thread, mut larger) = (first, first);
         with_thread.threads = 2;
         larger.virtual_bytes += 4096;
@@ -61,10 +62,10 @@ mod tests {
             ("more addresses", look(&[larger])),
             ("a zombie", ProcessesBelow { ended: 1, ..look(&[first]) }),
         ] {
-            assert_eq!(after(unborn, &below), Birth::Born, "{what}");
-            assert_eq!(after(Birth::Born, &below), Birth::Born, "{what}");
+            assert_eq!(after(before_exec, &below), ShellStart::Running, "{what}");
+            assert_eq!(after(ShellStart::Running, &below), ShellStart::Running, "{what}");
         }
-        assert_eq!(after(Birth::Awaited, &look(&[larger])), Birth::Born);
-        assert_eq!(unborn.after(&look(&[first]), None), Birth::Born);
+        assert_eq!(after(ShellStart::Pending, &look(&[larger])), ShellStart::Running);
+        assert_eq!(before_exec.after(&look(&[first]), None), ShellStart::Running);
     }
 }
