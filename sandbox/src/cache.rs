@@ -2,7 +2,7 @@
 //!
 //! A compiled module is native code: an attacker who can change the file can run anything in this process. So
 //! the folder is private to the user and lies outside all mounts. A file is read once, and its keyed MAC is
-//! checked over the same bytes that are then loaded. Any irregularity means that the module is compiled again.
+//! checked over the same bytes that are then loaded. After any irregularity the module is compiled again.
 
 use std::{
     fs::{self, File, OpenOptions},
