@@ -118,7 +118,7 @@ async fn reload(common: &Common, envelope: &RunnerBootstrapEnvelope, server: &Mc
     match again.await {
         Ok(()) => stream::write_stderr("policy and modules were read anew\n"),
         Err(error) => {
-            stream::write_stderr(&format!("policy and modules stay as they were\n{}", error.report()))
+            stream::write_stderr(&format!("policy and modules stay as they were\n{}", error.report()));
         }
     }
 }
