@@ -84,19 +84,8 @@ async fn open(
     reading: &mut PartialAnswer,
 ) -> Result<DeltaStream, BrokenAnswer> {
     let cancel = request.cancel.clone();
-    let opening = AssertUnwindSafe(async { provider.stream(request).await }).catch_unwind();
-    let opened = tokio::select! {
-        // `biased`: a run that is cancelled already sends no request.
-        biased;
-        () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
-        opened = tokio::time::timeout(silence, opening) => opened,
-    };
-    match opened {
-        Ok(Ok(Ok(stream))) => Ok(stream),
-        Ok(Ok(Err(error))) => Err(reading.failed(&error)),
-        Ok(Err(panic)) => Err(reading.panicked(&*panic)),
-        Err(_elapsed) => Err(reading.silent(silence)),
-    }
+    let opening = async { provider.stream(request).await };
+    within(opening, &cancel, silence, reading).await?.map_err(|error| reading.failed(&error))
 }
 
 /// Waits for the next piece of an answer that has not ended.
@@ -106,17 +95,28 @@ async fn next(
     silence: Duration,
     reading: &mut PartialAnswer,
 ) -> Result<Delta, BrokenAnswer> {
-    let next = AssertUnwindSafe(stream.next()).catch_unwind();
-    let next = tokio::select! {
-        // `biased`: a cancelled run takes no further piece, even if one is ready.
+    match within(stream.next(), cancel, silence, reading).await? {
+        Some(Ok(delta)) => Ok(delta),
+        Some(Err(error)) => Err(reading.failed(&error)),
+        None => Err(reading.incomplete("the answer broke off before its end")),
+    }
+}
+
+/// Waits for a provider: until it has answered, panicked or been silent for too long, or until the run is cancelled.
+async fn within<T>(
+    work: impl Future<Output = T>,
+    cancel: &CancellationToken,
+    silence: Duration,
+    reading: &mut PartialAnswer,
+) -> Result<T, BrokenAnswer> {
+    let answered = tokio::select! {
+        // `biased`: a cancelled run sends no request and takes no further piece, even if one is ready.
         biased;
         () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
-        next = tokio::time::timeout(silence, next) => next,
+        answered = tokio::time::timeout(silence, AssertUnwindSafe(work).catch_unwind()) => answered,
     };
-    match next {
-        Ok(Ok(Some(Ok(delta)))) => Ok(delta),
-        Ok(Ok(Some(Err(error)))) => Err(reading.failed(&error)),
-        Ok(Ok(None)) => Err(reading.incomplete("the answer broke off before its end")),
+    match answered {
+        Ok(Ok(answer)) => Ok(answer),
         Ok(Err(panic)) => Err(reading.panicked(&*panic)),
         Err(_elapsed) => Err(reading.silent(silence)),
     }
