@@ -21,7 +21,7 @@ pub enum MessageRole {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who wrote the message.
+    /// The author of the message.
     pub role: MessageRole,
     /// The content, in order.
     pub content: Vec<Content>,

@@ -49,7 +49,7 @@ pub async fn run(workspace: PathBuf, state: PathBuf) -> Result<Vec<String>, Box<
     let files = PolicyFiles::find(&envelope)?.with_operator_text(policy);
     let registry = runtime_builder_with(&envelope, &files).await?.tool(Tickets(AtomicU64::new(1))).build()?;
 
-    // Who calls: an agent and its run. There is no approver, so calls that need an approval are denied.
+    // The caller: an agent and its run. There is no approver, so calls that need an approval are denied.
     let caller = Caller::new("my-agent", "run-1");
     let mut read = Vec::new();
     for (tool, arguments) in [
