@@ -65,6 +65,7 @@ pub(super) fn run(job: CommandDescriptors, place: &SessionEnvironment) -> ExitCo
         },
         Err(error) => {
             let failed = FromCommand::Failed { reason: format!("start bash: {error}") };
+            // An error is ignored: if the daemon is gone, the guard is about to end this process too.
             let _ = send(report.as_fd(), &failed, &[]);
             ExitCode::SUCCESS
         }

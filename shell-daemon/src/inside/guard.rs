@@ -50,6 +50,7 @@ pub(crate) fn run() -> ExitCode {
     let namespaces = match prepare_namespaces(&setup, &one_thread) {
         Ok(namespaces) => namespaces,
         Err(error) => {
+            // An error is ignored: without a daemon there is no one to refuse.
             let _ = send(control.as_fd(), &refused(&error, true), &[]);
             // No process was started, so nothing has to be killed.
             return ExitCode::SUCCESS;
