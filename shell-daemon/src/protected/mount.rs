@@ -288,11 +288,8 @@ impl ScannedMount {
         let previous_inode = before.and_then(|stamp| stamp.previous_inode);
         // If another folder took this one's place, its contents are new here.
         let is_unknown = before.is_some() && (previous_inode == Some(state.place) || self.was_there(stat));
-        let stamp = FolderStamp {
-            state: Some(state),
-            is_fresh: state.is_after(scan.now),
-            ..FolderStamp::unread(is_named, is_unknown, previous_inode)
-        };
+        let is_fresh = state.is_after(scan.now);
+        let stamp = FolderStamp { state: Some(state), is_named, is_fresh, is_unknown, previous_inode };
         self.folders.insert(folder.to_owned(), stamp);
         is_unknown
     }
