@@ -285,16 +285,25 @@ fn shares(own: &[(ProcessEntry, ProcessMemory)]) -> u64 {
     own.iter().map(|(entry, own)| own.share(entry)).sum()
 }
 
-/// The bytes that all processes of the machine share, hold in memory files or have swapped out; 0 where the
-/// kernel does not say.
-pub(crate) fn shared_by_all() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+/// The bytes that all processes of the machine share, hold in memory files or have swapped out; 0 where this
+/// `/proc` has no such file (`subset=pid`). `None` if it cannot be read now, as with no descriptor left: a command
+/// may have caused that, so a judgement must not go on with an older number.
+pub(crate) fn shared_by_all() -> Option<u64> {
+    shared_in(fs::read_to_string("/proc/meminfo"))
+}
+
+fn shared_in(meminfo: io::Result<String>) -> Option<u64> {
+    let text = match meminfo {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(_) => return None,
+    };
     let value = |name: &str| -> u64 {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok()).unwrap_or_default()
     };
     let large = value("HugePages_Total").saturating_sub(value("HugePages_Free")) * value("Hugepagesize");
-    (value("Shmem") + large + value("SwapTotal").saturating_sub(value("SwapFree"))) << 10
+    Some((value("Shmem") + large + value("SwapTotal").saturating_sub(value("SwapFree"))) << 10)
 }
 
 fn is_refused(error: &io::Error) -> bool {

@@ -179,3 +179,12 @@ fn memory_that_may_be_counted_twice_is_believed_when_it_lasts() {
     // More than one double count can explain.
     assert_eq!(used(70, 140).settled(100, &mut None, begun), 210);
 }
+
+#[test]
+fn only_a_missing_file_stands_for_no_shared_memory() {
+    let read = |text: &str| shared_in(Ok(text.to_owned()));
+    assert_eq!(read("Shmem:  4 kB\nSwapTotal: 3 kB\nSwapFree: 1 kB\n"), Some(6 << 10));
+    assert_eq!(shared_in(Err(io::ErrorKind::NotFound.into())), Some(0));
+    let no_descriptor = io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error());
+    assert_eq!(shared_in(Err(no_descriptor)), None);
+}

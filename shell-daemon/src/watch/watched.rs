@@ -53,13 +53,37 @@ struct MemoryCount {
     shared_by_all: u64,
 }
 
+impl MemoryCount {
+    /// Whether this count still holds, while all processes of the machine share `shared` bytes. Without that number it
+    /// does not.
+    fn holds(&self, shared: Option<u64>) -> bool {
+        let grown_to = self.shared_by_all.saturating_add(HIDDEN_GROWTH);
+        self.at.elapsed() < COUNT_TIME && shared.is_some_and(|shared| shared < grown_to)
+    }
+}
+
 /// Looks in a row that have found a process that hides its memory.
 #[derive(Clone, Copy, Debug)]
 struct HiddenMemory {
     looks: u32,
     /// The shared memory of the machine's processes at the first of these looks, and its growth since.
-    began_with: u64,
+    began_with: Option<u64>,
     grown: u64,
+}
+
+impl HiddenMemory {
+    /// The next look in a row, at which all processes of the machine share `shared` bytes. Growth that cannot be told
+    /// is taken for the largest.
+    fn next(previous: Option<Self>, shared: Option<u64>) -> Self {
+        let (looks, began_with) =
+            previous.map_or((0, None), |previous| (previous.looks, previous.began_with));
+        let began_with = began_with.or(shared);
+        let grown = match (shared, began_with) {
+            (Some(shared), Some(began_with)) => shared.saturating_sub(began_with),
+            _ => u64::MAX,
+        };
+        Self { looks: looks.saturating_add(1), began_with, grown }
+    }
 }
 
 impl WatchedCommand {
@@ -125,10 +149,8 @@ impl WatchedCommand {
         // If one look could not read all mappings of the running processes, the next one could not either. So
         // the count of the stopped processes is kept instead. Only a complete look clears a doubt.
         let has_many = partial == Some(PartialLook::TooMany) || self.counted.is_some();
-        self.counted = (has_many && used.doubtful == 0).then(|| MemoryCount {
-            at: Instant::now(),
-            beside_private: used.beside_private,
-            shared_by_all: shared_by_all(),
+        self.counted = (has_many && used.doubtful == 0).then(shared_by_all).flatten().map(|shared_by_all| {
+            MemoryCount { at: Instant::now(), beside_private: used.beside_private, shared_by_all }
         });
         match self.breach(&frozen.below) {
             // It stays stopped until it is killed.
@@ -197,26 +219,14 @@ impl WatchedCommand {
             return Err(partial);
         }
         self.memory_bytes = used.settled(self.bounds.memory_bytes, &mut self.doubt, Instant::now());
-        self.hidden = used.is_hidden.then(|| {
-            let shared = shared_by_all();
-            let HiddenMemory { looks, began_with, .. } =
-                self.hidden.unwrap_or(HiddenMemory { looks: 0, began_with: shared, grown: 0 });
-            HiddenMemory {
-                looks: looks.saturating_add(1),
-                began_with,
-                grown: shared.saturating_sub(began_with),
-            }
-        });
+        self.hidden = used.is_hidden.then(|| HiddenMemory::next(self.hidden, shared_by_all()));
         Ok(used)
     }
 
     /// The current memory, based on the last full count: only private memory is read again, and the rest of
     /// the full count is added. `None` if that count is no longer valid.
     fn since_count(&self, below: &ProcessesBelow) -> Option<MemoryUse> {
-        let counted = self.counted.filter(|counted| {
-            counted.at.elapsed() < COUNT_TIME
-                && shared_by_all() < counted.shared_by_all.saturating_add(HIDDEN_GROWTH)
-        })?;
+        let counted = self.counted.filter(|counted| counted.holds(shared_by_all()))?;
         let beside_private = counted.beside_private;
         let limit = self.bounds.memory_bytes.saturating_sub(beside_private);
         let used = Meter::private(&below.living, limit);
@@ -276,4 +286,28 @@ fn yield_to_others(entries: &[ProcessEntry]) {
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_ends_when_shared_memory_cannot_be_read() {
+        let counted = MemoryCount { at: Instant::now(), beside_private: 0, shared_by_all: 4096 };
+        assert!(counted.holds(Some(4096)));
+        assert!(!counted.holds(Some(4096 + HIDDEN_GROWTH)));
+        assert!(!counted.holds(None));
+    }
+
+    #[test]
+    fn hidden_memory_that_cannot_be_read_counts_as_grown() {
+        let first = HiddenMemory::next(None, Some(4096));
+        assert_eq!((first.looks, first.grown), (1, 0));
+        let second = HiddenMemory::next(Some(first), Some(8192));
+        assert_eq!((second.looks, second.grown), (2, 4096));
+        assert_eq!(HiddenMemory::next(Some(second), None).grown, u64::MAX);
+        let unread = HiddenMemory::next(None, None);
+        assert_eq!(HiddenMemory::next(Some(unread), Some(8192)).grown, 0);
+    }
 }
