@@ -68,6 +68,8 @@ portcullis_types::words! {
         ShellDisabled = "shell_disabled",
         /// A rule of the policy's shell refuses the command.
         CommandDenied = "command_denied",
+        /// A flow rule denies the call after what its run has read.
+        FlowDenied = "flow_denied",
     }
 }
 
@@ -114,6 +116,7 @@ impl Denial {
                 format!("running `{subject}` is not possible: the shell is disabled by policy")
             }
             DenialCode::CommandDenied => format!("running `{subject}` is denied by policy"),
+            DenialCode::FlowDenied => format!("calling `{subject}` is denied after what this run has read"),
         }
     }
 }

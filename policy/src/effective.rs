@@ -16,6 +16,7 @@ use crate::{
     file::{
         Faults, LimitEntries, PlacedValue, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy,
     },
+    flow::{FlowRule, resolve_flow},
     limits::{as_millis, as_optional_millis},
     shell::{ShellOrAbsence, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
@@ -37,6 +38,8 @@ pub(crate) struct EffectivePolicy {
     #[serde(serialize_with = "serialize_shell")]
     pub(crate) shell: ShellOrAbsence,
     pub(crate) limits: Limits,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) flow: BTreeSet<FlowRule>,
     /// The folder of foreign modules, as the operator wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) modules_dir: Option<String>,
@@ -162,6 +165,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
     }
 
     let shell = resolve_shell(file.shell.as_ref(), &mounts, &limits, faults);
+    let flow = resolve_flow(&file.flow, &mounts, faults).into_iter().map(|rule| rule.value).collect();
     EffectivePolicy {
         version: 1,
         require: match &file.require {
@@ -177,6 +181,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         audit_sync: file.audit_sync.unwrap_or_default(),
         shell,
         limits,
+        flow,
         modules_dir: file.modules_dir.clone(),
         modules: BTreeMap::new(),
     }

@@ -4,8 +4,8 @@ use portcullis_types::{Access, GuestPath, RoleKind};
 use serde::Serialize;
 
 use crate::{
-    Approval, Denial, DenialCode, Grant, GrantLimits, GrantedMount, ShellGrant, ToolAssignment, ToolFacts,
-    WorkspaceSecurityPolicy,
+    Approval, Denial, DenialCode, Grant, GrantLimits, GrantedMount, MetFlowRule, RunFacts, ShellGrant,
+    ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, flow,
 };
 
 /// One call, as the policy sees it.
@@ -15,6 +15,8 @@ pub struct CallRequest<'a> {
     pub tool: &'a ToolFacts,
     /// The subjects of its arguments, by their roles. An omitted argument has no subject.
     pub subjects: &'a [RequestedSubject],
+    /// The run that it belongs to, with what that has read.
+    pub run: &'a RunFacts,
 }
 
 /// The subject that one argument names.
@@ -80,7 +82,7 @@ impl WorkspaceSecurityPolicy {
             }
         }
         let shell = self.shell().filter(|_| assignment.profile.is_shell());
-        Ok(Grant {
+        let mut grant = Grant {
             mounts: self.shared_mounts_of(&assignment.profile),
             profile: assignment.profile,
             approval: assignment.approval,
@@ -91,7 +93,15 @@ impl WorkspaceSecurityPolicy {
             },
             subjects: request.subjects.to_vec(),
             shell: shell.map(|shell| ShellGrant::of(shell, assignment.memory)),
-        })
+            flow: None,
+        };
+        grant.flow = flow::met(&self.effective().flow, &grant, request.run);
+        match &grant.flow {
+            Some(met) if met.approval == Approval::Deny => return Err(flow_denied(request, met)),
+            Some(_) => grant.approval = Approval::Ask,
+            None => {}
+        }
+        Ok(grant)
     }
 
     fn check_path(
@@ -141,6 +151,19 @@ impl WorkspaceSecurityPolicy {
             subject: tool.name.to_string(),
             hint: String::new(),
         }
+    }
+}
+
+fn flow_denied(request: &CallRequest<'_>, met: &MetFlowRule) -> Denial {
+    let RunFacts { agent, run, .. } = request.run;
+    Denial {
+        code: DenialCode::FlowDenied,
+        rule: met.rule.clone(),
+        subject: request.tool.name.to_string(),
+        hint: format!(
+            "call `{}` of this run (`{run}` of `{agent}`) read `{}`; begin a new run for it",
+            met.call_id, met.label
+        ),
     }
 }
 

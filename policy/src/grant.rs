@@ -6,7 +6,7 @@ use portcullis_types::Access;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Approval, MemoryBytes, MountName, OutputBytes, ProfileName, RequestedSubject, ShellGrant,
+    Approval, MemoryBytes, MetFlowRule, MountName, OutputBytes, ProfileName, RequestedSubject, ShellGrant,
     limits::as_millis,
 };
 
@@ -29,6 +29,9 @@ pub struct Grant {
     /// The shell that the call's command may run in; none for a call that runs no command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellGrant>,
+    /// The flow rule that asks about the call, if one does; [`Self::approval`] is `ask` then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<MetFlowRule>,
 }
 
 /// One mount of a grant.

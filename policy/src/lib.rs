@@ -23,6 +23,7 @@ mod source;
 
 mod approval;
 mod commands;
+mod flow;
 mod layer;
 mod limits;
 mod mount;
@@ -59,6 +60,7 @@ pub use denial::{Denial, DenialCode};
 pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
+pub use flow::{FlowLabel, MetFlowRule, RunFacts};
 pub use grant::{Grant, GrantLimits, GrantedMount};
 pub use known::KnownTools;
 pub use layer::{AuditSync, RequiredLayer};

@@ -13,6 +13,7 @@ use crate::{
     file::{
         Faults, LimitEntries, PlacedValue, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction,
     },
+    flow::resolve_flow,
     shell::reduce_shell,
 };
 
@@ -43,6 +44,11 @@ pub(crate) fn reduce(policy: &mut EffectivePolicy, reduction: &Reduction, faults
         reduce_shell(&mut policy.shell, shell, &policy.mounts, faults);
     }
     reduce_limits(policy, &reduction.limits, faults);
+    for rule in resolve_flow(&reduction.flow, &policy.mounts, faults) {
+        if !policy.flow.insert(rule.value.clone()) {
+            takes_nothing(&rule, faults);
+        }
+    }
 }
 
 fn reduce_profile(policy: &mut EffectivePolicy, reduced: &ReducedProfile, faults: &mut Faults<'_>) {

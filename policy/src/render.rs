@@ -7,6 +7,7 @@ use portcullis_types::{Access, SafetyTier, SandboxTier};
 use crate::{
     Approval, MountName, ProfileName, RequiredLayer, WorkspaceSecurityPolicy,
     effective::{EffectivePolicy, SHIPPED_PROTECTION, ToolRule},
+    flow::{write_flow, write_flow_summary},
     limits::in_largest_unit,
     shell::{shell_summary, write_shell, write_shell_demands},
 };
@@ -79,6 +80,7 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
     writeln!(out, "max_output_bytes = \"{}\"", limits.max_output_bytes)?;
     writeln!(out, "wasm_memory = \"{}\"", limits.wasm_memory)?;
     writeln!(out, "max_timeout = \"{}\"", humantime::format_duration(limits.max_timeout))?;
+    write_flow(out, &policy.flow)?;
     for tier in SandboxTier::ALL {
         write_demands(out, tier, policy)?;
     }
@@ -192,7 +194,7 @@ fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result
         }
         writeln!(out, "  {name:<24} {}", parts.join(", "))?;
     }
-    Ok(())
+    write_flow_summary(out, &policy.flow)
 }
 
 /// Mounts in one line.
@@ -351,6 +353,27 @@ mod tests {
             ],
         },
         Sample {
+            section: "[flow]",
+            keys: keys::FLOW,
+            values: &[
+                (
+                    "after",
+                    "[\"mount:tmp\"]\nthen = [\"shell\"]\napproval = \"ask\"",
+                    "[[flow]]\nafter = [\"mount:tmp\"]",
+                ),
+                (
+                    "then",
+                    "[\"write:shared\", \"shell\"]\nafter = [\"mount:tmp\"]\napproval = \"ask\"",
+                    "then = [\"shell\", \"write:shared\"]",
+                ),
+                (
+                    "approval",
+                    "\"deny\"\nafter = [\"mount:tmp\"]\nthen = [\"shell\"]",
+                    "then = [\"shell\"]\napproval = \"deny\"",
+                ),
+            ],
+        },
+        Sample {
             section: "sandbox.container",
             keys: keys::SANDBOX,
             values: &[
@@ -373,6 +396,11 @@ mod tests {
                 ("protect", "{ paths = [\"Makefile\"] }", "\"makefile\""),
                 ("shell", "{ posture = \"strong\" }\n[shell]\nenabled = true", "posture = \"strong\""),
                 ("limits", "{ concurrency = 3 }", "concurrency = 3"),
+                (
+                    "flow",
+                    "[{ after = [\"mount:tmp\"], then = [\"shell\"], approval = \"deny\" }]",
+                    "[[flow]]\nafter = [\"mount:tmp\"]",
+                ),
             ],
         },
     ];
@@ -395,8 +423,11 @@ mod tests {
                 assert!(!is_there(&self::shown(BASE)), "`{section}.{key}`: {line} is there anyway");
             }
         }
-        let sampled: Vec<&str> =
-            SAMPLES.iter().filter_map(|sample| sample.section.split('.').next()).collect();
+        let sampled: Vec<&str> = SAMPLES
+            .iter()
+            .map(|sample| sample.section.split('.').next().unwrap_or_default())
+            .map(|section| section.trim_matches(['[', ']']))
+            .collect();
         for key in keys::POLICY.iter().filter(|key| !["version", "require", "mounts"].contains(key)) {
             assert!(sampled.contains(key), "the section `{key}` has no sample");
         }

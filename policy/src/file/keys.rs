@@ -4,15 +4,16 @@
 /// An operator's policy.
 pub(crate) const POLICY: &[&str] = &[
     "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "modules",
-    "shell", "limits",
+    "shell", "limits", "flow",
 ];
 
 /// A `[sandbox.TIER]` section.
-pub(crate) const SANDBOX: &[&str] = &["require", "profiles", "tiers", "tools", "protect", "shell", "limits"];
+pub(crate) const SANDBOX: &[&str] =
+    &["require", "profiles", "tiers", "tools", "protect", "shell", "limits", "flow"];
 
 /// An overlay.
 pub(crate) const OVERLAY: &[&str] =
-    &["version", "require", "profiles", "tiers", "tools", "protect", "shell", "limits"];
+    &["version", "require", "profiles", "tiers", "tools", "protect", "shell", "limits", "flow"];
 
 /// The keys that an operator's policy may have and an overlay may not.
 pub(crate) const OPERATORS_ALONE: &[&str] = &["mounts", "sandbox", "audit", "modules"];
@@ -62,3 +63,6 @@ pub(crate) const SHELL: &[&str] = &[
 /// `[limits]`, of a policy and of a reduction.
 pub(crate) const LIMITS: &[&str] =
     &["concurrency", "calls_per_minute", "max_output_bytes", "wasm_memory", "max_timeout"];
+
+/// `[[flow]]`, of a policy and of a reduction.
+pub(crate) const FLOW: &[&str] = &["after", "then", "approval"];

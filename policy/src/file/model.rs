@@ -19,6 +19,13 @@ pub(crate) struct PlacedValue<T> {
     pub(crate) key: String,
 }
 
+impl<T> PlacedValue<T> {
+    /// Another value in the same place.
+    pub(crate) fn with<U>(&self, value: U) -> PlacedValue<U> {
+        PlacedValue { value, at: self.at, key: self.key.clone() }
+    }
+}
+
 /// An operator's policy.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyFile {
@@ -33,6 +40,32 @@ pub(crate) struct PolicyFile {
     pub(crate) modules_dir: Option<String>,
     pub(crate) shell: Option<ShellEntries<Access>>,
     pub(crate) limits: LimitEntries,
+    pub(crate) flow: Vec<FlowEntry>,
+}
+
+/// One `[[flow]]`, of a policy or of a reduction.
+#[derive(Debug)]
+pub(crate) struct FlowEntry {
+    pub(crate) after: Vec<PlacedValue<LabelWord>>,
+    pub(crate) then: Vec<PlacedValue<SinkWord>>,
+    /// `ask` or `deny`.
+    pub(crate) approval: Approval,
+    /// The place of the rule.
+    pub(crate) place: PlacedValue<()>,
+}
+
+/// A label as it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum LabelWord {
+    Vault,
+    Mount(String),
+}
+
+/// A sink as it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SinkWord {
+    Shell,
+    Write(String),
 }
 
 /// One line of `[mounts]`.
@@ -117,6 +150,7 @@ pub(crate) struct Reduction {
     pub(crate) protect: Vec<PlacedValue<Pattern>>,
     pub(crate) shell: Option<ShellEntries<ReducedAccess>>,
     pub(crate) limits: LimitEntries,
+    pub(crate) flow: Vec<FlowEntry>,
 }
 
 /// `[profiles.NAME]` of a reduction.

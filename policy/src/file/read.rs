@@ -11,7 +11,9 @@ use crate::{
 };
 
 use super::{
-    Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry, did_you_mean, keys,
+    Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry, did_you_mean,
+    flow::flow,
+    keys,
     model::{PlacedValue, ProtectEntries},
     reduction::read_reduction,
     section::{Section, SectionEntry},
@@ -64,6 +66,7 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
                 .section("limits", faults)
                 .map(|section| limits(&section, faults))
                 .unwrap_or_default(),
+            flow: flow(root, faults),
         };
     });
     file

@@ -3,7 +3,9 @@
 use crate::source::MAX_OVERLAY_BYTES;
 
 use super::{
-    Faults, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, did_you_mean, keys,
+    Faults, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, did_you_mean,
+    flow::flow,
+    keys,
     read::{check_version, is_optional, layers, protect_more, with_root},
     section::{Section, SectionEntry},
     shell::shell,
@@ -54,6 +56,7 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             .section("shell", faults)
             .map(|section| shell(&section, ReducedAccess::ALL, ReducedAccess::as_str, faults)),
         limits: section.section("limits", faults).map(|section| limits(&section, faults)).unwrap_or_default(),
+        flow: flow(section, faults),
     }
 }
 

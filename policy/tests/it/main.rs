@@ -4,6 +4,7 @@ mod assign;
 mod authorize;
 mod digest;
 mod documents;
+mod flow;
 mod load;
 mod model;
 mod random;

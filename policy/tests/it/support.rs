@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portcullis_policy::{
-    CallRequest, Denial, Grant, LoadOptions, PolicyError, PolicySource, RequestedSubject, Standing,
+    CallRequest, Denial, Grant, LoadOptions, PolicyError, PolicySource, RequestedSubject, RunFacts, Standing,
     ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, ArgumentRole, GuestPath, SafetyTier, SandboxTier, ToolName, ToolPolicy};
@@ -77,5 +77,5 @@ pub(crate) fn decide(
     tool: &ToolFacts,
     subjects: &[RequestedSubject],
 ) -> Result<Grant, Denial> {
-    policy.authorize(&CallRequest { tool, subjects })
+    policy.authorize(&CallRequest { tool, subjects, run: &RunFacts::default() })
 }

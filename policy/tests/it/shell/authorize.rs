@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_policy::{
     Approval, CallRequest, DEFAULT_POLICY, Denial, DenialCode, Grant, ProfileName, RequestedSubject,
-    ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    RunFacts, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, GuestPath, SafetyTier};
 use serde_json::json;
@@ -24,7 +24,7 @@ fn workdir(text: &str) -> RequestedSubject {
 
 #[track_caller]
 fn granted(policy: &WorkspaceSecurityPolicy, tool: &ToolFacts, subjects: &[RequestedSubject]) -> Grant {
-    match policy.authorize(&CallRequest { tool, subjects }) {
+    match policy.authorize(&CallRequest { tool, subjects, run: &RunFacts::default() }) {
         Ok(grant) => grant,
         Err(denial) => panic!("allowed, but: {denial}"),
     }
@@ -32,7 +32,7 @@ fn granted(policy: &WorkspaceSecurityPolicy, tool: &ToolFacts, subjects: &[Reque
 
 #[track_caller]
 fn denied(policy: &WorkspaceSecurityPolicy, tool: &ToolFacts, subjects: &[RequestedSubject]) -> Denial {
-    match policy.authorize(&CallRequest { tool, subjects }) {
+    match policy.authorize(&CallRequest { tool, subjects, run: &RunFacts::default() }) {
         Ok(grant) => panic!("denied, but: {grant:?}"),
         Err(denial) => denial,
     }

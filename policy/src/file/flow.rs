@@ -1,0 +1,83 @@
+//! Reads `[[flow]]`, of a policy and of a reduction: a flow rule only takes away.
+
+use crate::Approval;
+
+use super::{
+    Faults, keys,
+    model::{FlowEntry, LabelWord, PlacedValue, SinkWord},
+    section::{Section, SectionEntry},
+    value::approval_of,
+};
+
+/// The most flow rules of one text: each call is compared with all of them.
+const MAX_RULES: usize = 64;
+
+/// Reads all rules; empty if there are none.
+pub(super) fn flow(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<FlowEntry> {
+    let Some(entry) = root.entry("flow") else { return Vec::new() };
+    let rules = entry.list(faults).unwrap_or_default();
+    if rules.len() > MAX_RULES {
+        entry.refuse(faults, format!("{} rules; at most {MAX_RULES} are allowed", rules.len()));
+        return Vec::new();
+    }
+    rules.iter().filter_map(|rule| flow_entry(rule, faults)).collect()
+}
+
+fn flow_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<FlowEntry> {
+    let section = entry.section(faults)?;
+    section.refuse_unknown(keys::FLOW, faults);
+    // All before any `?`, so that each missing key is a fault.
+    let after = words(&section, "after", label, faults);
+    let then = words(&section, "then", sink, faults);
+    let approval = match section.entry("approval") {
+        Some(entry) => entry.parsed(faults, ask_or_deny),
+        None => {
+            let message = "missing key; write `approval = \"ask\"` or `approval = \"deny\"`";
+            faults.add(section.at, &section.path_of("approval"), message);
+            None
+        }
+    };
+    Some(FlowEntry { after: after?, then: then?, approval: approval?, place: entry.placed(()) })
+}
+
+/// Reads a list that must not be empty.
+fn words<T>(
+    section: &Section<'_>,
+    key: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+    faults: &mut Faults<'_>,
+) -> Option<Vec<PlacedValue<T>>> {
+    let Some(entry) = section.entry(key) else {
+        faults.add(section.at, &section.path_of(key), "missing key; write a list of words");
+        return None;
+    };
+    let elements = entry.list(faults)?;
+    if elements.is_empty() {
+        entry.refuse(faults, "an empty list: the rule would do nothing");
+    }
+    Some(elements.iter().filter_map(|one| Some(one.placed(one.parsed(faults, &parse)?))).collect())
+}
+
+fn label(word: &str) -> Result<LabelWord, String> {
+    match (word, word.split_once(':')) {
+        ("vault", _) => Ok(LabelWord::Vault),
+        (_, Some(("mount", "vault"))) => Err("the label of this mount is `vault`".to_owned()),
+        (_, Some(("mount", name))) => Ok(LabelWord::Mount(name.to_owned())),
+        _ => Err("unknown label; known are `vault` and `mount:NAME`".to_owned()),
+    }
+}
+
+fn sink(word: &str) -> Result<SinkWord, String> {
+    match (word, word.split_once(':')) {
+        ("shell", _) => Ok(SinkWord::Shell),
+        (_, Some(("write", name))) => Ok(SinkWord::Write(name.to_owned())),
+        _ => Err("unknown sink; known are `shell` and `write:NAME`".to_owned()),
+    }
+}
+
+fn ask_or_deny(word: &str) -> Result<Approval, String> {
+    match approval_of(word)? {
+        Approval::Allow => Err("a flow rule only takes away: write `ask` or `deny`".to_owned()),
+        approval => Ok(approval),
+    }
+}

@@ -1,0 +1,186 @@
+//! Flow rules: which calls of a run are asked about or denied after earlier calls of it have read something.
+//!
+//! A run collects labels from what its calls read. A call whose grant has a sink named in a rule is asked about or
+//! denied once the run has a label of that rule: what was read could leave through the sink.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::{self, Write as _},
+};
+
+use portcullis_types::Access;
+use serde::{Serialize, Serializer};
+
+use crate::{
+    Approval, Grant, MountName,
+    effective::find_mount,
+    file::{Faults, FlowEntry, LabelWord, PlacedValue, SinkWord},
+    render::quoted_texts,
+};
+
+/// A mark of a run, which says what its calls have read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FlowLabel {
+    /// The mount `vault`, written `vault`.
+    Vault,
+    /// Another mount, written `mount:NAME`.
+    Mount(MountName),
+}
+
+impl FlowLabel {
+    /// The label of a call that has read a mount.
+    #[must_use]
+    pub fn of_mount(name: &MountName) -> Self {
+        if name.is_vault() { Self::Vault } else { Self::Mount(name.clone()) }
+    }
+}
+
+impl fmt::Display for FlowLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vault => f.write_str("vault"),
+            Self::Mount(name) => write!(f, "mount:{name}"),
+        }
+    }
+}
+
+impl Serialize for FlowLabel {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A way by which a call can carry on what its run has read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum FlowSink {
+    /// A shell, written `shell`.
+    Shell,
+    /// A mount that the call may write, written `write:NAME`.
+    Write(MountName),
+}
+
+impl FlowSink {
+    /// Whether a call with this grant can use the sink.
+    fn is_in(&self, grant: &Grant) -> bool {
+        match self {
+            Self::Shell => grant.shell.is_some(),
+            Self::Write(mount) => grant.access_to(mount.as_str()) == Some(Access::Write),
+        }
+    }
+}
+
+impl fmt::Display for FlowSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shell => f.write_str("shell"),
+            Self::Write(name) => write!(f, "write:{name}"),
+        }
+    }
+}
+
+impl Serialize for FlowSink {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One `[[flow]]`: a call with one of the sinks, in a run with one of the labels.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct FlowRule {
+    pub(crate) after: BTreeSet<FlowLabel>,
+    pub(crate) then: BTreeSet<FlowSink>,
+    /// `ask` or `deny`.
+    pub(crate) approval: Approval,
+}
+
+/// The run of a call, with what its calls have read so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunFacts {
+    /// The agent's name.
+    pub agent: String,
+    /// The run's id.
+    pub run: String,
+    /// The run's labels, each with the id of the call that brought it.
+    pub labels: BTreeMap<FlowLabel, String>,
+}
+
+/// The flow rule that a call meets. A rule that denies goes before one that asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MetFlowRule {
+    /// The rule, as `flow[vault -> shell]`: the label that the run has, and the sink that the call has.
+    pub rule: String,
+    /// The label.
+    pub label: FlowLabel,
+    /// The call that brought the label.
+    pub call_id: String,
+    /// `ask` or `deny`.
+    pub approval: Approval,
+}
+
+/// The strictest of the rules that a call of this run meets with this grant.
+pub(crate) fn met(rules: &BTreeSet<FlowRule>, grant: &Grant, run: &RunFacts) -> Option<MetFlowRule> {
+    let met = rules.iter().filter_map(|rule| {
+        let label = rule.after.iter().find(|label| run.labels.contains_key(*label))?;
+        let sink = rule.then.iter().find(|sink| sink.is_in(grant))?;
+        Some(MetFlowRule {
+            rule: format!("flow[{label} -> {sink}]"),
+            label: label.clone(),
+            call_id: run.labels.get(label)?.clone(),
+            approval: rule.approval,
+        })
+    });
+    met.reduce(|strictest, next| if next.approval > strictest.approval { next } else { strictest })
+}
+
+/// Resolves the mounts that rules name. An unknown one is a fault: its rule would do nothing.
+pub(crate) fn resolve_flow(
+    entries: &[FlowEntry],
+    mounts: &BTreeMap<MountName, String>,
+    faults: &mut Faults<'_>,
+) -> Vec<PlacedValue<FlowRule>> {
+    let rules = entries.iter().map(|entry| {
+        let mut find = |placed: PlacedValue<String>| find_mount(mounts, &placed, faults);
+        let after = entry.after.iter().filter_map(|label| {
+            let name = match &label.value {
+                LabelWord::Vault => MountName::VAULT,
+                LabelWord::Mount(name) => name,
+            };
+            Some(FlowLabel::of_mount(&find(label.with(name.to_owned()))?))
+        });
+        let after = after.collect();
+        let then = entry.then.iter().filter_map(|sink| {
+            Some(match &sink.value {
+                SinkWord::Shell => FlowSink::Shell,
+                SinkWord::Write(name) => FlowSink::Write(find(sink.with(name.clone()))?),
+            })
+        });
+        entry.place.with(FlowRule { after, then: then.collect(), approval: entry.approval })
+    });
+    rules.collect()
+}
+
+/// Writes the rules as a policy file has them.
+pub(crate) fn write_flow(out: &mut String, rules: &BTreeSet<FlowRule>) -> fmt::Result {
+    for FlowRule { after, then, approval } in rules {
+        let (after, then) = (texts(after), texts(then));
+        writeln!(out, "\n[[flow]]")?;
+        writeln!(out, "after = [{}]\nthen = [{}]", quoted_texts(&after), quoted_texts(&then))?;
+        writeln!(out, "approval = \"{approval}\"")?;
+    }
+    Ok(())
+}
+
+/// One line a rule, for people.
+pub(crate) fn write_flow_summary(out: &mut String, rules: &BTreeSet<FlowRule>) -> fmt::Result {
+    if !rules.is_empty() {
+        writeln!(out, "\nflow: what a run has read, and what its later calls meet")?;
+    }
+    for FlowRule { after, then, approval } in rules {
+        writeln!(out, "  {:<24} {approval} {}", texts(after).join(", "), texts(then).join(", "))?;
+    }
+    Ok(())
+}
+
+fn texts<T: fmt::Display>(words: &BTreeSet<T>) -> Vec<String> {
+    words.iter().map(T::to_string).collect()
+}
