@@ -58,6 +58,11 @@ pub struct Row {
     pub rule: Option<Text>,
     /// As [`CallRecord::approval`].
     pub approval: Option<Text>,
+    /// As [`CallRecord::labels`]; empty in a row of a version without them.
+    #[serde(default)]
+    pub labels: Vec<Text>,
+    /// As [`CallRecord::flow_rule`].
+    pub flow_rule: Option<Text>,
     /// As [`super::CallEnding::outcome`]; none in a `begin`.
     pub outcome: Option<Outcome>,
     /// [`super::CallEnding::duration`] in microseconds.
@@ -105,6 +110,8 @@ impl Row {
             code: self.code,
             rule: self.rule,
             approval: self.approval,
+            labels: self.labels,
+            flow_rule: self.flow_rule,
             posture: self.posture,
         }
     }

@@ -28,7 +28,7 @@ pub(super) const MAX_VALUE_BYTES: usize = 4096;
 /// arguments still covers them.
 const MAX_SUBJECTS_BYTES: usize = 40 * 1024;
 
-/// The most bytes of a row's mounts, and of its used mounts.
+/// The most bytes of a row's mounts, of its used mounts, and of its labels.
 const MAX_MOUNTS_BYTES: usize = 4 * 1024;
 
 /// The description of a call, the same in its `begin` and its `end`. Only the call's id and the tool's name
@@ -69,6 +69,10 @@ pub struct CallRecord {
     pub rule: Option<Text>,
     /// The result of the approval: `not_required`, `approved`, `refused`, ….
     pub approval: Option<Text>,
+    /// The labels of the run when the call was decided: what its earlier calls have read.
+    pub labels: Vec<Text>,
+    /// The flow rule that asked about the call or denied it.
+    pub flow_rule: Option<Text>,
     /// The confinement layers of the call, named as in `doctor`.
     pub posture: Option<Text>,
 }
@@ -330,6 +334,10 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
     field_text(out, "code", code.map(AsRef::as_ref));
     field_text(out, "rule", call.rule.as_deref());
     field_text(out, "approval", call.approval.as_deref());
+    omitted += field_list(out, "labels", &call.labels, MAX_MOUNTS_BYTES, |out, label| {
+        push_string(out, label, MAX_NAME_BYTES);
+    });
+    field_text(out, "flow_rule", call.flow_rule.as_deref());
     field_word(out, "outcome", ending.map(|ending| ending.outcome.as_str()));
     field_number(out, "duration_us", ending.and_then(|ending| ending.duration).map(micros));
     field_number(out, "cpu_us", ending.and_then(|ending| ending.cpu).map(micros));

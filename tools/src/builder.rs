@@ -280,6 +280,7 @@ impl RegistryBuilder {
             runner: self.runner.map(Arc::new),
             slots: Arc::new(CallSlots::new(policy.concurrency())),
             rates: Arc::new(Rates::new(policy.calls_per_minute())),
+            labels: Arc::default(),
             hooks: Hooks::new(self.hooks),
             steps: None,
             policy,

@@ -37,6 +37,7 @@ mod pipeline;
 mod rates;
 mod registered;
 mod registry;
+mod run_labels;
 pub mod shell;
 mod slots;
 mod spawn;

@@ -87,11 +87,12 @@ impl ToolRegistry {
         record(shape(Err(error), &self.host, caller, &pending), caller, pending)
     }
 
-    /// Ends the shell sessions of this caller's run, with all their processes. Call it when the run is over;
-    /// later calls of the same run begin new sessions.
+    /// Ends the shell sessions of this caller's run, with all their processes, and forgets what its calls have
+    /// read (see `[[flow]]` of the policy). Call it when the run is over; later calls under its id are a new run.
     ///
     /// Does not wait. A command that still runs keeps its session until its call ends.
     pub fn end_run(&self, caller: &Caller) {
+        self.host.labels.end_run(&caller.owner());
         for tool in self.tools() {
             if let Some(sidecar) = tool.shell_backend().and_then(ShellBackend::sidecar) {
                 sidecar.end_run(&caller.owner());

@@ -31,6 +31,8 @@ fn full(text: &str) -> (Arc<CallRecord>, CallEnding) {
         code: some(),
         rule: some(),
         approval: some(),
+        labels: vec![Arc::clone(&text); 200],
+        flow_rule: some(),
         posture: some(),
     };
     let ending = CallEnding {
@@ -66,6 +68,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         }],
         decision: Some(Verdict::Allow),
         approval: Some("not_required".into()),
+        labels: vec!["vault".into()],
         posture: Some("full".into()),
         ..CallRecord::default()
     });
@@ -93,14 +96,14 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         (
             "begin",
             concat!(
-                r#""code":null,"rule":null,"approval":"not_required","outcome":null,"duration_us":null,"#,
+                r#""code":null,"rule":null,"approval":"not_required","labels":["vault"],"flow_rule":null,"outcome":null,"duration_us":null,"#,
                 r#""cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":null,"mounts_used":[],"#,
             ),
         ),
         (
             "end",
             concat!(
-                r#""code":"mount_read_only","rule":null,"approval":"not_required","outcome":"denied","#,
+                r#""code":"mount_read_only","rule":null,"approval":"not_required","labels":["vault"],"flow_rule":null,"outcome":"denied","#,
                 r#""duration_us":90,"cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":true,"#,
                 r#""mounts_used":["shared"],"#,
             ),

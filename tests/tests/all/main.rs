@@ -8,6 +8,7 @@ mod authoring;
 mod core_tools;
 mod embedding;
 mod files;
+mod flow;
 mod hints;
 mod hostile;
 mod json_schema_suite;

@@ -80,6 +80,11 @@ fn touches(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) {
         // The value comes last: text of ours behind it could be taken for a part of it.
         line("names", &format!("{what}, `{argument}`: {value}"), LineLimit::MANY);
     }
+    if let Some(met) = &grant.flow {
+        let read =
+            format!("call `{}` of this run has read `{}`; asked by `{}`", met.call_id, met.label, met.rule);
+        line("flow", &read, LineLimit::FEW);
+    }
     if let Some(more) = grant.subjects.len().checked_sub(MAX_NAMES).filter(|more| *more > 0) {
         line("names more", &format!("{more} that are not shown"), LineLimit::FEW);
     }
@@ -91,8 +96,8 @@ mod tests {
 
     use async_trait::async_trait;
     use portcullis_policy::{
-        CallRequest, DEFAULT_POLICY, LoadOptions, Operation, PolicySource, Standing, ToolFacts, ToolOrigin,
-        WorkspaceSecurityPolicy,
+        CallRequest, DEFAULT_POLICY, LoadOptions, Operation, PolicySource, RunFacts, Standing, ToolFacts,
+        ToolOrigin, WorkspaceSecurityPolicy,
     };
     use portcullis_types::{SandboxTier, ToolName, ToolPolicy};
 
@@ -161,7 +166,9 @@ mod tests {
                 origin: ToolOrigin::ShippedOperation,
                 standing: Standing::Unpinned,
             };
-            let Ok(grant) = policy.authorize(&CallRequest { tool: &facts, subjects: &[] }) else {
+            let Ok(grant) =
+                policy.authorize(&CallRequest { tool: &facts, subjects: &[], run: &RunFacts::default() })
+            else {
                 panic!("the shipped policy allows it");
             };
             step_touches(&mut |name, value, _| shown += &format!("{name}: {value}\n"), step, &grant);
@@ -197,7 +204,9 @@ mod tests {
         };
         let command = "rm -rf /shared".to_owned();
         let subjects = [RequestedSubject::Command { argument: "command".to_owned(), command }];
-        let Ok(grant) = policy.authorize(&CallRequest { tool: &facts, subjects: &subjects }) else {
+        let Ok(grant) =
+            policy.authorize(&CallRequest { tool: &facts, subjects: &subjects, run: &RunFacts::default() })
+        else {
             panic!("the shipped policy has a shell");
         };
         assert_eq!(

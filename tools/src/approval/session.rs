@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use portcullis_policy::Grant;
 use portcullis_types::SafetyTier;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -17,8 +18,8 @@ const MAX_KEPT: usize = 256;
 /// Calls that an approver has approved for the rest of a session.
 ///
 /// An approval covers later calls of the tool with other arguments, as long as mounts, profile, limits and
-/// everything else that the call may touch stay the same. Privileged tools have none: each of their calls is
-/// asked about.
+/// everything else that the call may touch stay the same. Privileged tools, and calls that a flow rule asks about, have
+/// none: each of them is asked about.
 #[derive(Debug, Default)]
 pub struct SessionApprovals {
     kept: Mutex<BTreeSet<[u8; 32]>>,
@@ -28,7 +29,8 @@ impl SessionApprovals {
     /// Whether an approval of this call may cover later calls.
     #[must_use]
     pub fn may_keep(request: &ApprovalRequest) -> bool {
-        request.tier != SafetyTier::Privileged
+        let mut grants = grants(request);
+        request.tier != SafetyTier::Privileged && grants.all(|grant| grant.flow.is_none())
     }
 
     /// Whether an earlier answer covers this call.
@@ -52,15 +54,19 @@ impl SessionApprovals {
     }
 }
 
+/// The grants of a call: its own, and those of its steps.
+fn grants(request: &ApprovalRequest) -> impl Iterator<Item = &Grant> {
+    std::iter::once(&request.grant).chain(request.steps.iter().map(|step| &step.grant))
+}
+
 /// The hash that a session's approval is bound to: tool, tier, policy digest (modules included), and the
 /// grants without the subjects of the single call.
 fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
-    let grants = std::iter::once(&request.grant).chain(request.steps.iter().map(|step| &step.grant));
     let mut hasher = Sha256::new();
     let ApprovalRequest { tool, tier, unconfined, policy_digest, .. } = request;
     let head = format!("{tool}\0{tier}\0{unconfined}\0{policy_digest}\0");
     hasher.update(head);
-    for grant in grants {
+    for grant in grants(request) {
         // A grant that cannot be serialised gets no key, so no approval is kept for it.
         let mut grant = serde_json::to_value(grant).ok()?;
         if let Value::Object(fields) = &mut grant {

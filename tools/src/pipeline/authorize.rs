@@ -4,7 +4,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use portcullis_policy::{
-    Approval, CallRequest, Denial, DenialCode, Grant, RequestedSubject, WorkspaceSecurityPolicy,
+    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, RequestedSubject, RunFacts,
+    WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, ArgumentRole, GuestPath, RoleKind, ToolArgs, ToolError, ToolEvent};
 use rustix::{
@@ -50,7 +51,7 @@ pub(crate) async fn authorize(
 ) -> Result<Authorized, ToolError> {
     let mut gated = gated;
     for _ in 0..=MAX_CHANGES {
-        let Grants { own: grant, steps } = grants(&gated.checked, host, pending).await?;
+        let Grants { own: grant, steps } = grants(&gated.checked, host, caller, pending).await?;
         let writes = writes(gated.checked.tool.backend().writes_alone(&grant, &steps, caller));
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
         if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
@@ -66,7 +67,7 @@ pub(crate) async fn authorize(
         let asked = Grants { own: grant.clone(), steps: steps.clone() };
         match consent(&gated, &grant, steps, &host.policy, caller, pending).await? {
             // An answer may take minutes: recompute the grants, and ask again if they changed.
-            None if grants(&gated.checked, host, pending).await? == asked => {
+            None if grants(&gated.checked, host, caller, pending).await? == asked => {
                 return Ok(Authorized { checked: gated.checked, grant, writes });
             }
             None => {}
@@ -116,7 +117,12 @@ struct Grants {
 }
 
 /// The grants of a call, judged by names and by where these lead.
-async fn grants(checked: &Checked, host: &Host, pending: &mut PendingRecord) -> Result<Grants, ToolError> {
+async fn grants(
+    checked: &Checked,
+    host: &Host,
+    caller: &Caller,
+    pending: &mut PendingRecord,
+) -> Result<Grants, ToolError> {
     let (tool, args) = (&checked.tool, &checked.args);
     let (policy, mounts) = (&*host.policy, &*host.mounts);
     let exposed = &*mounts.private_links().exposed().await;
@@ -126,12 +132,22 @@ async fn grants(checked: &Checked, host: &Host, pending: &mut PendingRecord) -> 
     let mut steps = Vec::new();
     // An operation touches nothing by itself: its arguments belong to its steps.
     let own: &[RequestedSubject] = if tool.steps().is_empty() { &subjects } else { &[] };
-    let grant = judge(tool, own, policy, places).map_err(|denial| refuse(*denial, pending))?;
+    let mut run = host.labels.facts(caller);
+    pending.row.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
+    let grant = judge(tool, own, &run, policy, places).map_err(|denial| refuse_flow(*denial, pending))?;
     for step in tool.steps() {
         let subjects = self::subjects(step, args)?;
-        let grant = judge(step, &subjects, policy, places).map_err(|denial| refuse(*denial, pending))?;
+        let grant =
+            judge(step, &subjects, &run, policy, places).map_err(|denial| refuse_flow(*denial, pending))?;
+        // A later step is judged as if this one had read all that it may: the approver is asked once, before.
+        for label in labels_of(&grant) {
+            run.labels.entry(label).or_insert_with(|| checked.call.id.clone());
+        }
         steps.push(StepGrant { step: step.facts().name.to_string(), grant });
     }
+    let met =
+        std::iter::once(&grant).chain(steps.iter().map(|step| &step.grant)).find_map(|it| it.flow.as_ref());
+    pending.row.flow_rule = met.map(|met| met.rule.as_str().into());
     pending.row.decision = Some(audit::Verdict::Allow);
     pending.row.rule = Some(rule_of(&grant).into());
     pending.row.mounts = grant
@@ -140,6 +156,19 @@ async fn grants(checked: &Checked, host: &Host, pending: &mut PendingRecord) -> 
         .map(|mount| audit::RecordedMount { name: mount.name.as_str().into(), access: mount.access })
         .collect();
     Ok(Grants { own: grant, steps })
+}
+
+/// Refuses the call, and notes the flow rule in the row, if it was one that denies.
+fn refuse_flow(denial: Denial, pending: &mut PendingRecord) -> ToolError {
+    if denial.code == DenialCode::FlowDenied {
+        pending.row.flow_rule = Some(denial.rule.as_str().into());
+    }
+    refuse(denial, pending)
+}
+
+/// The labels of a call that has read all mounts of its grant.
+fn labels_of(grant: &Grant) -> impl Iterator<Item = FlowLabel> {
+    grant.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name))
 }
 
 /// The policy rule that grants.
@@ -154,10 +183,11 @@ fn rule_of(grant: &Grant) -> String {
 fn judge(
     tool: &RegisteredTool,
     subjects: &[RequestedSubject],
+    run: &RunFacts,
     policy: &WorkspaceSecurityPolicy,
     places: Places<'_>,
 ) -> Result<Grant, Box<Denial>> {
-    let grant = policy.authorize(&CallRequest { tool: tool.facts(), subjects }).map_err(Box::new)?;
+    let grant = policy.authorize(&CallRequest { tool: tool.facts(), subjects, run }).map_err(Box::new)?;
     // A command opens files without these checks, so a private file exposed in any mount refuses every
     // command.
     if grant.shell.is_some()

@@ -10,6 +10,7 @@ use crate::{
     output_store::OutputStore,
     rates::Rates,
     registry::ToolRegistry,
+    run_labels::RunLabels,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     slots::CallSlots,
     table::{ServedTools, ToolTable},
@@ -27,6 +28,7 @@ pub(crate) struct Host {
     pub(crate) runner: Option<Arc<HostWasmToolRunner>>,
     pub(crate) slots: Arc<CallSlots>,
     pub(crate) rates: Arc<Rates>,
+    pub(crate) labels: Arc<RunLabels>,
     pub(crate) hooks: Hooks,
     /// The steps of operations, in a separate registry that only operations reach.
     pub(crate) steps: Option<Arc<ToolRegistry>>,

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_policy::Grant;
+use portcullis_policy::{FlowLabel, Grant};
 use portcullis_types::{SafetyTier, ToolError, ToolEvent, ToolOutput};
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     check::Checked,
     heartbeat::WatchedCall,
 };
-use crate::{call::Caller, slots::LeaveOnDrop};
+use crate::{audit::Confinement, call::Caller, slots::LeaveOnDrop};
 
 /// The pauses before the second and the third try.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
@@ -79,7 +79,20 @@ pub(crate) async fn run(
         }
     };
     checked.notes.tries = tries;
+    // Before the result is released: the next call of the run is judged by it.
+    host.labels.add(caller, &checked.call.id, labels_read(&checked, &grant, usage.as_ref()));
     Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false, has_changed: false })
+}
+
+/// The labels that a call brings: one for each mount that it has touched, or for each granted one where its backend
+/// cannot tell. A native tool gets no mount.
+fn labels_read(checked: &Checked, grant: &Grant, usage: Option<&ResourceUsage>) -> Vec<FlowLabel> {
+    if checked.tool.backend().confinement() == Confinement::Native {
+        return Vec::new();
+    }
+    let is_used = |name: &str| usage.is_none_or(|usage| usage.mounts_used.iter().any(|used| **used == *name));
+    let used = grant.mounts.iter().filter(|mount| is_used(mount.name.as_str()));
+    used.map(|mount| FlowLabel::of_mount(&mount.name)).collect()
 }
 
 /// Tries a call, up to three times if what it needs is unavailable and another try is harmless. All tries

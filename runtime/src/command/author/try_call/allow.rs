@@ -4,7 +4,7 @@
 use portcullis_tools::{
     PolicyFiles,
     policy::{
-        Approval, CallRequest, GrantedMount, ProfileName, RequestedSubject, ToolFacts,
+        Approval, CallRequest, GrantedMount, ProfileName, RequestedSubject, RunFacts, ToolFacts,
         WorkspaceSecurityPolicy,
     },
 };
@@ -51,7 +51,7 @@ pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: RefusedCall
 }
 
 fn allows(policy: &WorkspaceSecurityPolicy, refused: RefusedCall<'_>) -> bool {
-    let request = CallRequest { tool: refused.tool, subjects: refused.subjects };
+    let request = CallRequest { tool: refused.tool, subjects: refused.subjects, run: &RunFacts::default() };
     policy.authorize(&request).is_ok_and(|grant| grant.approval == Approval::Allow)
 }
 

@@ -3,7 +3,7 @@
 use portcullis_tools::{
     PolicyFiles, RegisteredTool, ToolRegistry, ToolResult,
     audit::{self, Event, Row, SubjectKind},
-    policy::{CallRequest, DenialCode, RequestedSubject},
+    policy::{CallRequest, DenialCode, RequestedSubject, RunFacts},
 };
 use portcullis_types::{GuestPath, SandboxTier, ToolError, ToolErrorKind};
 
@@ -46,7 +46,7 @@ impl RefusalDetails {
             return Some(Self::by_the_tool(error));
         };
         let subjects = subjects(tool, &row);
-        let request = CallRequest { tool: tool.facts(), subjects: &subjects };
+        let request = CallRequest { tool: tool.facts(), subjects: &subjects, run: &RunFacts::default() };
         let (rule, subject) = match registry.policy().authorize(&request) {
             Err(denial) if denial.code == *code => (Some(denial.rule), Some(denial.subject)),
             // Refused in a later step: by a path's real target, or for want of an approval.
@@ -149,6 +149,9 @@ fn words(code: DenialCode, tool: &RegisteredTool) -> String {
             "no entry of a tool allows it: `[protect] paths` names what no tool writes".to_owned()
         }
         DenialCode::ModuleChanged => format!("approve of it as it is now: portcullis tool approve {name}"),
+        DenialCode::FlowDenied => {
+            "no entry of a tool allows it: `[[flow]]` denies it after what the run has read".to_owned()
+        }
         DenialCode::HookRefused => "no entry changes what the program's own hooks refuse".to_owned(),
         DenialCode::EgressNotGranted => "no profile of this build grants it".to_owned(),
         DenialCode::CommandsNotGranted | DenialCode::ShellDisabled | DenialCode::CommandDenied => {
