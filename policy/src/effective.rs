@@ -17,6 +17,7 @@ use crate::{
         Faults, LimitEntries, PlacedValue, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy,
     },
     limits::{as_millis, as_optional_millis},
+    network::{EgressSettings, ProfileNetwork, resolve_egress, resolve_networks},
     shell::{ShellOrAbsence, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
 };
@@ -30,12 +31,16 @@ pub(crate) struct EffectivePolicy {
     pub(crate) mounts: BTreeMap<MountName, String>,
     /// Always holds [`ProfileName::NOTHING`].
     pub(crate) profiles: BTreeMap<ProfileName, BTreeMap<MountName, Access>>,
+    /// The networks of the profiles that have hosts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) networks: BTreeMap<ProfileName, ProfileNetwork>,
     pub(crate) tiers: Tiers,
     pub(crate) tools: BTreeMap<ToolName, ToolRule>,
     pub(crate) protect: ProtectedPaths,
     pub(crate) audit_sync: AuditSync,
     #[serde(serialize_with = "serialize_shell")]
     pub(crate) shell: ShellOrAbsence,
+    pub(crate) egress: EgressSettings,
     pub(crate) limits: Limits,
     /// The folder of foreign modules, as the operator wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,11 +176,13 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         },
         mounts,
         profiles,
+        networks: resolve_networks(file),
         tiers,
         tools,
         protect: resolve_protection(&file.protect, faults),
         audit_sync: file.audit_sync.unwrap_or_default(),
         shell,
+        egress: resolve_egress(&file.egress),
         limits,
         modules_dir: file.modules_dir.clone(),
         modules: BTreeMap::new(),

@@ -27,6 +27,7 @@ mod layer;
 mod limits;
 mod mount;
 mod name;
+mod network;
 mod operation;
 mod protect;
 mod repository;
@@ -65,6 +66,11 @@ pub use layer::{AuditSync, RequiredLayer};
 pub use limits::{FileBytes, Limits, MemoryBytes, OutputBytes};
 pub use mount::MountSpec;
 pub use name::{InvalidName, MountName, ProfileName};
+pub use network::{
+    Authority, EgressSettings, Host, HostName, HostRule, HttpMethod, InvalidHost, InvalidHostRule,
+    InvalidPrivateEndpoint, InvalidUrl, JudgedAddress, JudgedRequest, MAX_URL_BYTES, NetworkGrant,
+    PrivateEndpoint, ResponseBytes, Scheme,
+};
 pub use operation::Operation;
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};

@@ -5,13 +5,14 @@
 //! - `section`: walks tables and refuses unknown keys.
 //! - `value`: parses single values.
 //! - `model`: the values of a text.
-//! - `read`, `reduction`: read the two shapes of a file; `shell`: a section of both.
+//! - `read`, `reduction`: read the two shapes of a file; `shell`, `network`: sections of both.
 //!
 //! `effective` and `overlay` resolve names; `invariants` checks what every policy must keep.
 
 mod faults;
 pub(crate) mod keys;
 mod model;
+mod network;
 mod read;
 mod reduction;
 mod section;
@@ -21,8 +22,9 @@ mod value;
 
 pub(crate) use faults::{Faults, further};
 pub(crate) use model::{
-    LimitEntries, MountEntry, PlacedValue, PolicyFile, ProfileEntry, ProtectEntries, ReducedAccess,
-    ReducedProfile, ReducedTier, ReducedTool, Reduction, ShellEntries, TierEntry, ToolEntry,
+    EgressEntries, LimitEntries, MountEntry, NetworkEntries, PlacedValue, PolicyFile, ProfileEntry,
+    ProtectEntries, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, ShellEntries,
+    TierEntry, ToolEntry,
 };
 pub(crate) use read::read_policy;
 pub(crate) use reduction::read_overlay;

@@ -13,6 +13,7 @@ use crate::{
 use super::{
     Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry, did_you_mean, keys,
     model::{PlacedValue, ProtectEntries},
+    network::{egress, network},
     reduction::read_reduction,
     section::{Section, SectionEntry},
     shell::shell,
@@ -60,6 +61,10 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
             shell: root
                 .section("shell", faults)
                 .map(|section| shell(&section, [Access::Read, Access::Write], Access::as_str, faults)),
+            egress: root
+                .section("egress", faults)
+                .map(|section| egress(&section, faults))
+                .unwrap_or_default(),
             limits: root
                 .section("limits", faults)
                 .map(|section| limits(&section, faults))
@@ -173,7 +178,8 @@ fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ProfileE
             Some((mount.placed_at_key(mount.name.to_owned()), mount.parsed(faults, &access)?))
         })
         .collect();
-    Some(ProfileEntry { name: name?, mounts })
+    let network = network(&section, faults);
+    Some(ProfileEntry { name: name?, mounts, network })
 }
 
 fn tier_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {

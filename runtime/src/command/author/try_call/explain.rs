@@ -150,7 +150,19 @@ fn words(code: DenialCode, tool: &RegisteredTool) -> String {
         }
         DenialCode::ModuleChanged => format!("approve of it as it is now: portcullis tool approve {name}"),
         DenialCode::HookRefused => "no entry changes what the program's own hooks refuse".to_owned(),
-        DenialCode::EgressNotGranted => "no profile of this build grants it".to_owned(),
+        DenialCode::EgressNotGranted | DenialCode::HostNotGranted => {
+            "write it in `hosts` of the tool's profile, in `[profiles]`".to_owned()
+        }
+        DenialCode::MethodNotGranted => {
+            "write it in `methods` of the tool's profile, in `[profiles]`".to_owned()
+        }
+        DenialCode::UrlRefused => "no policy allows it: write a plain `https://` URL".to_owned(),
+        DenialCode::AddressNotPublic => {
+            "no entry of a tool allows it: `[egress] allow_private` names addresses that are not public".to_owned()
+        }
+        DenialCode::RedirectRefused => {
+            "no policy leads from `https` to `http`; `[egress] max_redirects` bounds how many are followed".to_owned()
+        }
         DenialCode::CommandsNotGranted | DenialCode::ShellDisabled | DenialCode::CommandDenied => {
             "no module runs commands, whatever its entry says".to_owned()
         }
