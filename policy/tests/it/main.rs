@@ -6,6 +6,7 @@ mod digest;
 mod documents;
 mod load;
 mod model;
+mod network;
 mod random;
 mod reduce;
 mod shell;
