@@ -60,8 +60,19 @@ portcullis_types::words! {
         ApprovalTimedOut = "approval_timed_out",
         /// A hook of the embedding program refuses the call. Raised where hooks are asked.
         HookRefused = "hook_refused",
-        /// No profile grants network access.
+        /// The tool's profile has no hosts.
         EgressNotGranted = "egress_not_granted",
+        /// The text is no URL that is fetched.
+        UrlRefused = "url_refused",
+        /// No rule of the profile covers the URL's scheme, host and port.
+        HostNotGranted = "host_not_granted",
+        /// The profile does not have the request's method.
+        MethodNotGranted = "method_not_granted",
+        /// The address is not public, or is one of a metadata service, and is not allowed by name. Raised
+        /// before and after a name is resolved.
+        AddressNotPublic = "address_not_public",
+        /// A redirect leads from `https` to `http`, or is one too many.
+        RedirectRefused = "redirect_refused",
         /// The policy grants no shell, or none to this tool.
         CommandsNotGranted = "commands_not_granted",
         /// The policy's shell has `enabled = false`.
@@ -111,6 +122,11 @@ impl Denial {
                 format!("the call of `{subject}` was refused by the program that it would run in")
             }
             DenialCode::EgressNotGranted => format!("reaching `{subject}` is not granted"),
+            DenialCode::UrlRefused => format!("`{subject}` is not a URL that can be fetched"),
+            DenialCode::HostNotGranted => format!("`{subject}` is not among the hosts of this tool"),
+            DenialCode::MethodNotGranted => format!("the method of `{subject}` is not granted"),
+            DenialCode::AddressNotPublic => format!("`{subject}` does not lead to a public address"),
+            DenialCode::RedirectRefused => format!("the redirect at `{subject}` is not followed"),
             DenialCode::CommandsNotGranted => format!("running `{subject}` is not granted"),
             DenialCode::ShellDisabled => {
                 format!("running `{subject}` is not possible: the shell is disabled by policy")

@@ -18,6 +18,7 @@ use crate::{
     },
     flow::{FlowRule, resolve_flow},
     limits::{as_millis, as_optional_millis},
+    network::{EgressSettings, ProfileNetwork, resolve_egress, resolve_networks},
     shell::{ShellOrAbsence, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
 };
@@ -31,12 +32,16 @@ pub(crate) struct EffectivePolicy {
     pub(crate) mounts: BTreeMap<MountName, String>,
     /// Always holds [`ProfileName::NOTHING`].
     pub(crate) profiles: BTreeMap<ProfileName, BTreeMap<MountName, Access>>,
+    /// The networks of the profiles that have hosts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) networks: BTreeMap<ProfileName, ProfileNetwork>,
     pub(crate) tiers: Tiers,
     pub(crate) tools: BTreeMap<ToolName, ToolRule>,
     pub(crate) protect: ProtectedPaths,
     pub(crate) audit_sync: AuditSync,
     #[serde(serialize_with = "serialize_shell")]
     pub(crate) shell: ShellOrAbsence,
+    pub(crate) egress: EgressSettings,
     pub(crate) limits: Limits,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) flow: BTreeSet<FlowRule>,
@@ -175,11 +180,13 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         },
         mounts,
         profiles,
+        networks: resolve_networks(file),
         tiers,
         tools,
         protect: resolve_protection(&file.protect, faults),
         audit_sync: file.audit_sync.unwrap_or_default(),
         shell,
+        egress: resolve_egress(&file.egress),
         limits,
         flow,
         modules_dir: file.modules_dir.clone(),

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     Approval, Denial, DenialCode, Grant, GrantLimits, GrantedMount, MetFlowRule, RunFacts, ShellGrant,
-    ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, flow,
+    ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, flow, network::check_url,
 };
 
 /// One call, as the policy sees it.
@@ -52,7 +52,8 @@ impl WorkspaceSecurityPolicy {
     /// Decides one call. A granted call may still need an approval ([`Grant::approval`]).
     ///
     /// The decision is on names. A link may make another file of a name that passed here: the mount's directory
-    /// handle must refuse that with a [`Denial`] of its own.
+    /// handle must refuse that with a [`Denial`] of its own. In the same way a URL that passes here is judged
+    /// again when it is requested, with every address of its host ([`Grant::judge_address`]).
     ///
     /// # Errors
     /// The [`Denial`] of the first subject that does not pass; every subject must.
@@ -69,12 +70,7 @@ impl WorkspaceSecurityPolicy {
                     self.check_path(path, access, &assignment, mounts)?;
                 }
                 RequestedSubject::Url { url, .. } => {
-                    return Err(Denial {
-                        code: DenialCode::EgressNotGranted,
-                        rule: format!("profiles.{}", assignment.profile),
-                        subject: url.clone(),
-                        hint: String::new(),
-                    });
+                    check_url(self.network_of(&assignment.profile), &assignment.profile, url)?;
                 }
                 RequestedSubject::Command { argument, command } => {
                     self.check_command(request.tool, argument, command, &assignment)?;
@@ -84,6 +80,7 @@ impl WorkspaceSecurityPolicy {
         let shell = self.shell().filter(|_| assignment.profile.is_shell());
         let mut grant = Grant {
             mounts: self.shared_mounts_of(&assignment.profile),
+            network: self.shared_network_of(&assignment.profile),
             profile: assignment.profile,
             approval: assignment.approval,
             limits: GrantLimits {

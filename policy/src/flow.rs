@@ -23,6 +23,8 @@ use crate::{
 pub enum FlowLabel {
     /// The mount `vault`, written `vault`.
     Vault,
+    /// The network, written `web`.
+    Web,
     /// Another mount, written `mount:NAME`.
     Mount(MountName),
 }
@@ -39,6 +41,7 @@ impl fmt::Display for FlowLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Vault => f.write_str("vault"),
+            Self::Web => f.write_str("web"),
             Self::Mount(name) => write!(f, "mount:{name}"),
         }
     }
@@ -53,6 +56,8 @@ impl Serialize for FlowLabel {
 /// A way by which a call can carry on what its run has read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FlowSink {
+    /// The network, written `network`.
+    Network,
     /// A shell, written `shell`.
     Shell,
     /// A mount that the call may write, written `write:NAME`.
@@ -63,6 +68,7 @@ impl FlowSink {
     /// Whether a call with this grant can use the sink.
     fn is_in(&self, grant: &Grant) -> bool {
         match self {
+            Self::Network => grant.network.is_some(),
             Self::Shell => grant.shell.is_some(),
             Self::Write(mount) => grant.access_to(mount.as_str()) == Some(Access::Write),
         }
@@ -72,6 +78,7 @@ impl FlowSink {
 impl fmt::Display for FlowSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Network => f.write_str("network"),
             Self::Shell => f.write_str("shell"),
             Self::Write(name) => write!(f, "write:{name}"),
         }
@@ -142,6 +149,7 @@ pub(crate) fn resolve_flow(
         let mut find = |placed: PlacedValue<String>| find_mount(mounts, &placed, faults);
         let after = entry.after.iter().filter_map(|label| {
             let name = match &label.value {
+                LabelWord::Web => return Some(FlowLabel::Web),
                 LabelWord::Vault => MountName::VAULT,
                 LabelWord::Mount(name) => name,
             };
@@ -150,6 +158,7 @@ pub(crate) fn resolve_flow(
         let after = after.collect();
         let then = entry.then.iter().filter_map(|sink| {
             Some(match &sink.value {
+                SinkWord::Network => FlowSink::Network,
                 SinkWord::Shell => FlowSink::Shell,
                 SinkWord::Write(name) => FlowSink::Write(find(sink.with(name.clone()))?),
             })

@@ -6,8 +6,8 @@ use portcullis_types::Access;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Approval, MemoryBytes, MetFlowRule, MountName, OutputBytes, ProfileName, RequestedSubject, ShellGrant,
-    limits::as_millis,
+    Approval, MemoryBytes, MetFlowRule, MountName, NetworkGrant, OutputBytes, ProfileName, RequestedSubject,
+    ShellGrant, limits::as_millis,
 };
 
 /// All that an allowed call gets. Only [`crate::WorkspaceSecurityPolicy::authorize`] makes grants.
@@ -26,6 +26,10 @@ pub struct Grant {
     pub limits: GrantLimits,
     /// The subjects of the call's arguments, in the order of the request.
     pub subjects: Vec<RequestedSubject>,
+    /// Where the call's requests may go; none for a profile without hosts. Never together with the vault or a
+    /// shell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Arc<NetworkGrant>>,
     /// The shell that the call's command may run in; none for a call that runs no command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellGrant>,

@@ -3,9 +3,10 @@
 use portcullis_types::Access;
 
 use crate::{
-    MountName, Operation, ProfileName,
+    HostRule, MountName, Operation, ProfileName,
     file::{Faults, PlacedValue, PolicyFile, ProfileEntry},
     mount::folders_overlap,
+    shipped::SHELL_EXEC,
 };
 
 /// Checks every invariant except one: that no shell has the vault is checked where `[shell]` is resolved. A
@@ -18,9 +19,12 @@ pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     the_vault_is_never_writable(file, faults);
     the_vault_is_never_beside_a_writable_mount(file, faults);
     no_tier_reaches_the_vault(file, faults);
+    no_profile_has_vault_and_hosts(file, faults);
+    no_shell_has_hosts(file, faults);
     for operation in Operation::ALL {
         an_operation_has_nothing_itself(operation, file, faults);
         steps_share_no_mount(operation, file, faults);
+        no_step_beside_the_vault_has_hosts(operation, file, faults);
     }
 }
 
@@ -47,6 +51,9 @@ fn nothing_is_nothing(file: &PolicyFile, faults: &mut Faults<'_>) {
         if profile.value.name.as_str() == ProfileName::NOTHING {
             for (mount, _) in &profile.value.mounts {
                 faults.add_at(mount, "the profile `Nothing` has no mounts; use one of another name");
+            }
+            if let Some(hosts) = hosts_of(&profile.value) {
+                faults.add_at(hosts, "the profile `Nothing` has no hosts; use one of another name");
             }
         }
     }
@@ -114,6 +121,46 @@ fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
+/// A call that reads the vault and can send a request could leak secrets in one step.
+fn no_profile_has_vault_and_hosts(file: &PolicyFile, faults: &mut Faults<'_>) {
+    for profile in file.profiles.iter().filter(|profile| reaches_vault(&profile.value)) {
+        if let Some(hosts) = hosts_of(&profile.value) {
+            faults.add_at(hosts, "the vault is never together with hosts; write two profiles");
+        }
+    }
+}
+
+/// A command could send whatever it finds, by any program. Shells get `Shell`, which no policy defines, so only
+/// an entry could name a profile with hosts.
+fn no_shell_has_hosts(file: &PolicyFile, faults: &mut Faults<'_>) {
+    if let Some(stated) = stated_profile(SHELL_EXEC, file)
+        && find(stated, file).is_some_and(|profile| hosts_of(profile).is_some())
+    {
+        faults.add_at(stated, "a tool that runs commands never has hosts; name no profile for it");
+    }
+}
+
+/// The operation hands what one step read to the others. A step with hosts could send it.
+fn no_step_beside_the_vault_has_hosts(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
+    let steps = operation.steps.iter().filter_map(|step| {
+        let stated = stated_profile(step, file)?;
+        Some((stated, find(stated, file)?))
+    });
+    let steps: Vec<_> = steps.collect();
+    if !steps.iter().any(|(_, profile)| reaches_vault(profile)) {
+        return;
+    }
+    for (stated, _) in
+        steps.iter().filter(|(_, profile)| !reaches_vault(profile) && hosts_of(profile).is_some())
+    {
+        let name = operation.name;
+        faults.add_at(
+            stated,
+            format!("a step of `{name}` reads the vault, so no other one has hosts; name a profile without `hosts`"),
+        );
+    }
+}
+
 /// An operation touches only what its steps touch, each with its own grant. A profile of the operation itself
 /// is refused: it would have no effect, but readers would expect one.
 fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
@@ -165,6 +212,11 @@ fn stated_profile<'a>(tool: &str, file: &'a PolicyFile) -> Option<&'a PlacedValu
 fn find<'a>(profile: &PlacedValue<String>, file: &'a PolicyFile) -> Option<&'a ProfileEntry> {
     let found = file.profiles.iter().find(|entry| entry.value.name.as_str() == profile.value);
     found.map(|entry| &entry.value)
+}
+
+/// The `hosts` of a profile, if it grants any.
+fn hosts_of(profile: &ProfileEntry) -> Option<&PlacedValue<Vec<PlacedValue<HostRule>>>> {
+    profile.network.hosts.as_ref().filter(|hosts| !hosts.value.is_empty())
 }
 
 fn reaches_vault(profile: &ProfileEntry) -> bool {

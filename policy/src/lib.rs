@@ -28,6 +28,7 @@ mod layer;
 mod limits;
 mod mount;
 mod name;
+mod network;
 mod operation;
 mod protect;
 mod repository;
@@ -67,6 +68,11 @@ pub use layer::{AuditSync, RequiredLayer};
 pub use limits::{FileBytes, Limits, MemoryBytes, OutputBytes};
 pub use mount::MountSpec;
 pub use name::{InvalidName, MountName, ProfileName};
+pub use network::{
+    Authority, EgressSettings, Host, HostName, HostRule, HttpMethod, InvalidHost, InvalidHostRule,
+    InvalidPrivateEndpoint, InvalidUrl, JudgedAddress, JudgedRequest, MAX_URL_BYTES, NetworkGrant,
+    PrivateEndpoint, ResponseBytes, Scheme,
+};
 pub use operation::Operation;
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};

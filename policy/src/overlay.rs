@@ -14,6 +14,7 @@ use crate::{
         Faults, LimitEntries, PlacedValue, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction,
     },
     flow::resolve_flow,
+    network::{reduce_egress, reduce_network},
     shell::reduce_shell,
 };
 
@@ -43,6 +44,7 @@ pub(crate) fn reduce(policy: &mut EffectivePolicy, reduction: &Reduction, faults
     if let Some(shell) = &reduction.shell {
         reduce_shell(&mut policy.shell, shell, &policy.mounts, faults);
     }
+    reduce_egress(&mut policy.egress, &reduction.egress, faults);
     reduce_limits(policy, &reduction.limits, faults);
     for rule in resolve_flow(&reduction.flow, &policy.mounts, faults) {
         if !policy.flow.insert(rule.value.clone()) {
@@ -55,6 +57,7 @@ fn reduce_profile(policy: &mut EffectivePolicy, reduced: &ReducedProfile, faults
     let Some(name) = find_profile(&policy.profiles, &reduced.name, faults) else {
         return;
     };
+    reduce_network(&mut policy.networks, &name, &reduced.network, faults);
     let Some(granted) = policy.profiles.get_mut(&name) else {
         return;
     };

@@ -1,12 +1,17 @@
 //! [`WorkspaceSecurityPolicy`]: a loaded policy, ready to decide.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use portcullis_types::SandboxTier;
 
 use crate::{
-    AuditSync, GrantedMount, Limits, LoadOptions, MountSpec, PolicyDigest, PolicyError, PolicyFault,
-    ProfileName, ProtectedPaths, RequiredLayer, ShellAbsence, ShellPolicy,
+    AuditSync, EgressSettings, GrantedMount, HostRule, Limits, LoadOptions, MountSpec, NetworkGrant,
+    PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedPaths, RequiredLayer, ShellAbsence,
+    ShellPolicy,
     effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
@@ -26,6 +31,8 @@ pub struct WorkspaceSecurityPolicy {
     profiles: BTreeMap<ProfileName, Arc<[GrantedMount]>>,
     /// The mounts of the shell in the form of a grant; none without a shell.
     shell_mounts: Option<Arc<[GrantedMount]>>,
+    /// The networks of the profiles that have hosts, in the form of a grant.
+    networks: BTreeMap<ProfileName, Arc<NetworkGrant>>,
     digest: PolicyDigest,
     /// Suspicious but valid lines of the texts.
     warnings: Arc<[PolicyFault]>,
@@ -202,6 +209,31 @@ impl WorkspaceSecurityPolicy {
         self.profiles.get(profile).map_or(&[], |mounts| mounts)
     }
 
+    /// The network of a profile; none for a profile without hosts, for [`ProfileName::SHELL`], and for an
+    /// unknown profile.
+    #[must_use]
+    pub fn network_of(&self, profile: &ProfileName) -> Option<&NetworkGrant> {
+        self.networks.get(profile).map(Arc::as_ref)
+    }
+
+    /// Whether any profile has hosts.
+    #[must_use]
+    pub fn has_network(&self) -> bool {
+        !self.networks.is_empty()
+    }
+
+    /// The ports of all rules of all profiles: no request of this policy leads to another one.
+    #[must_use]
+    pub fn network_ports(&self) -> BTreeSet<u16> {
+        self.networks.values().flat_map(|network| network.hosts.iter().map(HostRule::port)).collect()
+    }
+
+    /// `[egress]`, with every default filled in.
+    #[must_use]
+    pub fn egress(&self) -> &EgressSettings {
+        &self.effective.egress
+    }
+
     /// The digest of the effective policy.
     #[must_use]
     pub fn digest(&self) -> &PolicyDigest {
@@ -218,6 +250,10 @@ impl WorkspaceSecurityPolicy {
             false => self.profiles.get(profile),
         };
         mounts.cloned().unwrap_or_else(|| Arc::new([]))
+    }
+
+    pub(crate) fn shared_network_of(&self, profile: &ProfileName) -> Option<Arc<NetworkGrant>> {
+        self.networks.get(profile).cloned()
     }
 
     fn from_effective(effective: EffectivePolicy) -> Self {
@@ -238,10 +274,15 @@ impl WorkspaceSecurityPolicy {
             })
             .collect();
         let shell_mounts = effective.shell.as_ref().ok().map(|shell| shell.mounts.as_slice().into());
+        let networks = effective
+            .networks
+            .iter()
+            .map(|(name, network)| (name.clone(), Arc::new(NetworkGrant::of(network, &effective.egress))))
+            .collect();
         // Of the effective policy alone: warnings and places do not change what is allowed.
         let digest = PolicyDigest::of(&effective);
         let (warnings, tool_places, sandbox) = Default::default();
-        Self { effective, mounts, profiles, shell_mounts, digest, warnings, tool_places, sandbox }
+        Self { effective, mounts, profiles, shell_mounts, networks, digest, warnings, tool_places, sandbox }
     }
 }
 

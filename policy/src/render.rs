@@ -9,6 +9,7 @@ use crate::{
     effective::{EffectivePolicy, SHIPPED_PROTECTION, ToolRule},
     flow::{write_flow, write_flow_summary},
     limits::in_largest_unit,
+    network::{network_summary, write_egress, write_network},
     shell::{shell_summary, write_shell, write_shell_demands},
 };
 
@@ -51,6 +52,9 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
         if !mounts.is_empty() {
             writeln!(out, "mounts = {{ {} }}", mounts.join(", "))?;
         }
+        if let Some(network) = policy.networks.get(name) {
+            write_network(out, network)?;
+        }
     }
     writeln!(out, "\n[tiers]")?;
     for tier in SafetyTier::ALL {
@@ -73,6 +77,7 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
         writeln!(out, "\n[modules]\ndir = {}", quote(dir))?;
     }
     write_shell(out, &policy.shell)?;
+    write_egress(out, &policy.egress)?;
     let limits = &policy.limits;
     writeln!(out, "\n[limits]")?;
     writeln!(out, "concurrency = {}", limits.concurrency)?;
@@ -161,7 +166,8 @@ fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result
     writeln!(out, "required layers: {layers}")?;
     writeln!(out, "\nprofiles")?;
     for (name, mounts) in &policy.profiles {
-        writeln!(out, "  {name:<24} {}", shown_mounts(mounts.iter()))?;
+        let network = network_summary(policy.networks.get(name));
+        writeln!(out, "  {name:<24} {}{network}", shown_mounts(mounts.iter()))?;
     }
     writeln!(out, "  {:<24} {}", ProfileName::SHELL, shell_summary(&policy.shell))?;
     writeln!(out, "\ntools without an entry, by tier")?;
@@ -214,7 +220,7 @@ pub(crate) fn quoted<'a>(texts: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// A TOML basic string.
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
         match character {
@@ -261,7 +267,15 @@ mod tests {
         Sample {
             section: "profiles.P2",
             keys: keys::PROFILE,
-            values: &[("mounts", "{ tmp = \"write\" }", "mounts = { tmp = \"write\" }")],
+            values: &[
+                ("mounts", "{ tmp = \"write\" }", "mounts = { tmp = \"write\" }"),
+                (
+                    "hosts",
+                    "[\"https://*:8443\"]",
+                    "hosts = [\"https://*:8443\"]\nmethods = [\"GET\", \"HEAD\"]",
+                ),
+                ("methods", "[\"POST\"]\nhosts = [\"https://*\"]", "methods = [\"POST\"]"),
+            ],
         },
         Sample {
             section: "tiers.read_only",
@@ -342,6 +356,16 @@ mod tests {
             ],
         },
         Sample {
+            section: "egress",
+            keys: keys::EGRESS,
+            values: &[
+                ("allow_private", "[\"127.0.0.1:8080\"]", "allow_private = [\"127.0.0.1:8080\"]"),
+                ("ca", "\"/etc/ca.pem\"", "ca = \"/etc/ca.pem\""),
+                ("max_response", "\"7MiB\"", "max_response = \"7MiB\""),
+                ("max_redirects", "7", "max_redirects = 7"),
+            ],
+        },
+        Sample {
             section: "limits",
             keys: keys::LIMITS,
             values: &[
@@ -395,6 +419,7 @@ mod tests {
                 ),
                 ("protect", "{ paths = [\"Makefile\"] }", "\"makefile\""),
                 ("shell", "{ posture = \"strong\" }\n[shell]\nenabled = true", "posture = \"strong\""),
+                ("egress", "{ max_redirects = 3 }", "max_redirects = 3"),
                 ("limits", "{ concurrency = 3 }", "concurrency = 3"),
                 (
                     "flow",

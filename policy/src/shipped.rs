@@ -31,7 +31,7 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
 ];
 
 /// The tool that runs commands.
-const SHELL_EXEC: &str = "shell_exec";
+pub(crate) const SHELL_EXEC: &str = "shell_exec";
 
 /// The names of the shipped tools, sorted. A policy's entry may name each, whether or not the program has
 /// registered the tool.

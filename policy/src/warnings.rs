@@ -10,6 +10,7 @@ use crate::{
 pub(crate) fn look(file: &PolicyFile, faults: &mut Faults<'_>) {
     unused_profiles(file, faults);
     unused_mounts(file, faults);
+    idle_network(file, faults);
     if let Some(shell) = &file.shell {
         secrets(shell, faults);
         shadowed(shell, faults);
@@ -34,6 +35,26 @@ fn unused_mounts(file: &PolicyFile, faults: &mut Faults<'_>) {
     let used: Vec<&str> = by_profile.chain(by_shell).map(|mount| mount.value.as_str()).collect();
     for mount in file.mounts.iter().filter(|mount| !used.contains(&mount.value.name.as_str())) {
         faults.warn_at(mount, "no profile and no shell has this mount");
+    }
+}
+
+/// Lines about the network that grant nothing more than the others do.
+fn idle_network(file: &PolicyFile, faults: &mut Faults<'_>) {
+    for network in file.profiles.iter().map(|profile| &profile.value.network) {
+        if let Some(methods) = network.methods.as_ref().filter(|_| network.rules().next().is_none()) {
+            faults.warn_at(methods, "without `hosts` no request is granted, whatever its method");
+        }
+        for rule in network.rules() {
+            let wider = network
+                .rules()
+                .find(|other| other.value != rule.value && other.value.covers_rule(&rule.value));
+            if let Some(wider) = wider {
+                faults.warn_at(rule, format!("`{}` covers this", wider.value));
+            }
+        }
+    }
+    for endpoint in file.egress.allow_private.iter().filter(|endpoint| endpoint.value.is_public()) {
+        faults.warn_at(endpoint, "this address is public, so the entry allows nothing; write it in `hosts`");
     }
 }
 

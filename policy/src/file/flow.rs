@@ -61,17 +61,19 @@ fn words<T>(
 fn label(word: &str) -> Result<LabelWord, String> {
     match (word, word.split_once(':')) {
         ("vault", _) => Ok(LabelWord::Vault),
+        ("web", _) => Ok(LabelWord::Web),
         (_, Some(("mount", "vault"))) => Err("the label of this mount is `vault`".to_owned()),
         (_, Some(("mount", name))) => Ok(LabelWord::Mount(name.to_owned())),
-        _ => Err("unknown label; known are `vault` and `mount:NAME`".to_owned()),
+        _ => Err("unknown label; known are `vault`, `web` and `mount:NAME`".to_owned()),
     }
 }
 
 fn sink(word: &str) -> Result<SinkWord, String> {
     match (word, word.split_once(':')) {
+        ("network", _) => Ok(SinkWord::Network),
         ("shell", _) => Ok(SinkWord::Shell),
         (_, Some(("write", name))) => Ok(SinkWord::Write(name.to_owned())),
-        _ => Err("unknown sink; known are `shell` and `write:NAME`".to_owned()),
+        _ => Err("unknown sink; known are `network`, `shell` and `write:NAME`".to_owned()),
     }
 }
 

@@ -4,22 +4,22 @@
 /// An operator's policy.
 pub(crate) const POLICY: &[&str] = &[
     "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "modules",
-    "shell", "limits", "flow",
+    "shell", "egress", "limits", "flow",
 ];
 
 /// A `[sandbox.TIER]` section.
 pub(crate) const SANDBOX: &[&str] =
-    &["require", "profiles", "tiers", "tools", "protect", "shell", "limits", "flow"];
+    &["require", "profiles", "tiers", "tools", "protect", "shell", "egress", "limits", "flow"];
 
 /// An overlay.
 pub(crate) const OVERLAY: &[&str] =
-    &["version", "require", "profiles", "tiers", "tools", "protect", "shell", "limits", "flow"];
+    &["version", "require", "profiles", "tiers", "tools", "protect", "shell", "egress", "limits", "flow"];
 
 /// The keys that an operator's policy may have and an overlay may not.
 pub(crate) const OPERATORS_ALONE: &[&str] = &["mounts", "sandbox", "audit", "modules"];
 
 /// `[profiles.NAME]`.
-pub(crate) const PROFILE: &[&str] = &["mounts"];
+pub(crate) const PROFILE: &[&str] = &["mounts", "hosts", "methods"];
 
 /// A line of `[tiers]`.
 pub(crate) const TIER: &[&str] = &["profile", "approval"];
@@ -59,6 +59,12 @@ pub(crate) const SHELL: &[&str] = &[
     "deny",
     "operators",
 ];
+
+/// `[egress]`.
+pub(crate) const EGRESS: &[&str] = &["allow_private", "ca", "max_response", "max_redirects"];
+
+/// The keys of `[egress]` that a reduction may not have: they only add.
+pub(crate) const EGRESS_OPERATORS_ALONE: &[&str] = &["allow_private", "ca"];
 
 /// `[limits]`, of a policy and of a reduction.
 pub(crate) const LIMITS: &[&str] =

@@ -5,7 +5,7 @@
 //! - `section`: walks tables and refuses unknown keys.
 //! - `value`: parses single values.
 //! - `model`: the values of a text.
-//! - `read`, `reduction`: read the two shapes of a file; `shell`, `flow`: sections of both.
+//! - `read`, `reduction`: read the two shapes of a file; `shell`, `network`, `flow`: sections of both.
 //!
 //! `effective` and `overlay` resolve names; `invariants` checks what every policy must keep.
 
@@ -13,6 +13,7 @@ mod faults;
 mod flow;
 pub(crate) mod keys;
 mod model;
+mod network;
 mod read;
 mod reduction;
 mod section;
@@ -22,9 +23,9 @@ mod value;
 
 pub(crate) use faults::{Faults, further};
 pub(crate) use model::{
-    FlowEntry, LabelWord, LimitEntries, MountEntry, PlacedValue, PolicyFile, ProfileEntry, ProtectEntries,
-    ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, ShellEntries, SinkWord, TierEntry,
-    ToolEntry,
+    EgressEntries, FlowEntry, LabelWord, LimitEntries, MountEntry, NetworkEntries, PlacedValue, PolicyFile,
+    ProfileEntry, ProtectEntries, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction,
+    ShellEntries, SinkWord, TierEntry, ToolEntry,
 };
 pub(crate) use read::read_policy;
 pub(crate) use reduction::read_overlay;

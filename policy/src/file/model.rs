@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, time::Duration};
 use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
-    Approval, AuditSync, FileBytes, MemoryBytes, MountName, Operator, OutputBytes, ProfileName,
-    RequiredLayer, VariableName, commands::CommandPattern, protect::Pattern,
+    Approval, AuditSync, FileBytes, HostRule, HttpMethod, MemoryBytes, MountName, Operator, OutputBytes,
+    PrivateEndpoint, ProfileName, RequiredLayer, ResponseBytes, VariableName, commands::CommandPattern,
+    protect::Pattern,
 };
 
 /// A value and its place in the text.
@@ -39,6 +40,7 @@ pub(crate) struct PolicyFile {
     pub(crate) audit_sync: Option<AuditSync>,
     pub(crate) modules_dir: Option<String>,
     pub(crate) shell: Option<ShellEntries<Access>>,
+    pub(crate) egress: EgressEntries,
     pub(crate) limits: LimitEntries,
     pub(crate) flow: Vec<FlowEntry>,
 }
@@ -58,12 +60,14 @@ pub(crate) struct FlowEntry {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum LabelWord {
     Vault,
+    Web,
     Mount(String),
 }
 
 /// A sink as it is written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SinkWord {
+    Network,
     Shell,
     Write(String),
 }
@@ -80,6 +84,14 @@ pub(crate) struct MountEntry {
 pub(crate) struct ProfileEntry {
     pub(crate) name: ProfileName,
     pub(crate) mounts: Vec<(PlacedValue<String>, Access)>,
+    pub(crate) network: NetworkEntries,
+}
+
+/// `hosts` and `methods` of a profile, of a policy and of a reduction.
+#[derive(Debug, Default)]
+pub(crate) struct NetworkEntries {
+    pub(crate) hosts: Option<PlacedValue<Vec<PlacedValue<HostRule>>>>,
+    pub(crate) methods: Option<PlacedValue<Vec<PlacedValue<HttpMethod>>>>,
 }
 
 /// One line of `[tiers]`. Both keys must be there.
@@ -140,6 +152,15 @@ pub(crate) struct ShellEntries<A> {
     pub(crate) place: PlacedValue<()>,
 }
 
+/// `[egress]`. In a reduction the first two are empty.
+#[derive(Debug, Default)]
+pub(crate) struct EgressEntries {
+    pub(crate) allow_private: Vec<PlacedValue<PrivateEndpoint>>,
+    pub(crate) ca: Option<String>,
+    pub(crate) max_response: Option<PlacedValue<ResponseBytes>>,
+    pub(crate) max_redirects: Option<PlacedValue<u32>>,
+}
+
 /// The content of a `[sandbox.TIER]` section or of a workspace's overlay.
 #[derive(Debug, Default)]
 pub(crate) struct Reduction {
@@ -149,6 +170,7 @@ pub(crate) struct Reduction {
     pub(crate) tools: Vec<ReducedTool>,
     pub(crate) protect: Vec<PlacedValue<Pattern>>,
     pub(crate) shell: Option<ShellEntries<ReducedAccess>>,
+    pub(crate) egress: EgressEntries,
     pub(crate) limits: LimitEntries,
     pub(crate) flow: Vec<FlowEntry>,
 }
@@ -158,6 +180,7 @@ pub(crate) struct Reduction {
 pub(crate) struct ReducedProfile {
     pub(crate) name: PlacedValue<String>,
     pub(crate) mounts: Vec<(PlacedValue<String>, PlacedValue<ReducedAccess>)>,
+    pub(crate) network: NetworkEntries,
 }
 
 /// The access that a reduction leaves to a mount, ordered by power.
@@ -185,6 +208,13 @@ pub(crate) struct ReducedTool {
     pub(crate) memory: Option<PlacedValue<MemoryBytes>>,
     pub(crate) max_output_bytes: Option<PlacedValue<OutputBytes>>,
     pub(crate) enabled: Option<PlacedValue<bool>>,
+}
+
+impl NetworkEntries {
+    /// The rules of `hosts`.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &PlacedValue<HostRule>> {
+        self.hosts.iter().flat_map(|hosts| &hosts.value)
+    }
 }
 
 impl ReducedAccess {

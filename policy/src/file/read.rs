@@ -15,6 +15,7 @@ use super::{
     flow::flow,
     keys,
     model::{PlacedValue, ProtectEntries},
+    network::{egress, network},
     reduction::read_reduction,
     section::{Section, SectionEntry},
     shell::shell,
@@ -62,6 +63,10 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
             shell: root
                 .section("shell", faults)
                 .map(|section| shell(&section, [Access::Read, Access::Write], Access::as_str, faults)),
+            egress: root
+                .section("egress", faults)
+                .map(|section| egress(&section, faults))
+                .unwrap_or_default(),
             limits: root
                 .section("limits", faults)
                 .map(|section| limits(&section, faults))
@@ -176,7 +181,8 @@ fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ProfileE
             Some((mount.placed_at_key(mount.name.to_owned()), mount.parsed(faults, &access)?))
         })
         .collect();
-    Some(ProfileEntry { name: name?, mounts })
+    let network = network(&section, faults);
+    Some(ProfileEntry { name: name?, mounts, network })
 }
 
 fn tier_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {

@@ -6,6 +6,7 @@ use super::{
     Faults, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, did_you_mean,
     flow::flow,
     keys,
+    network::{network, reduced_egress},
     read::{check_version, is_optional, layers, protect_more, with_root},
     section::{Section, SectionEntry},
     shell::shell,
@@ -55,6 +56,10 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
         shell: section
             .section("shell", faults)
             .map(|section| shell(&section, ReducedAccess::ALL, ReducedAccess::as_str, faults)),
+        egress: section
+            .section("egress", faults)
+            .map(|section| reduced_egress(&section, faults))
+            .unwrap_or_default(),
         limits: section.section("limits", faults).map(|section| limits(&section, faults)).unwrap_or_default(),
         flow: flow(section, faults),
     }
@@ -70,7 +75,8 @@ fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedP
             mounts.push((mount.placed_at_key(mount.name.to_owned()), mount.placed(access)));
         }
     }
-    Some(ReducedProfile { name: entry.placed_at_key(entry.name.to_owned()), mounts })
+    let network = network(&section, faults);
+    Some(ReducedProfile { name: entry.placed_at_key(entry.name.to_owned()), mounts, network })
 }
 
 fn reduced_tier(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTier> {

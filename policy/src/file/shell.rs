@@ -13,7 +13,7 @@ use crate::{
 use super::{
     Faults, PlacedValue, ShellEntries, keys,
     section::{Section, SectionEntry},
-    value::{count, one_of, size, timeout},
+    value::{count, elements, one_of, size, timeout},
 };
 
 /// Reads `[shell]`; the caller names the accesses that a mount may have.
@@ -92,20 +92,3 @@ fn patterns(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> BTreeSet<Comma
     let parse = |text: &str| text.parse::<CommandPattern>().map_err(|error| error.to_string());
     elements(entry, faults, parse).into_iter().map(|placed| placed.value).collect()
 }
-
-/// The parsed elements of a list.
-fn elements<T>(
-    entry: &SectionEntry<'_>,
-    faults: &mut Faults<'_>,
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> Vec<PlacedValue<T>> {
-    let elements = entry.list(faults).unwrap_or_default();
-    if elements.len() > MAX_ELEMENTS {
-        entry.refuse(faults, format!("{} elements; at most {MAX_ELEMENTS} are allowed", elements.len()));
-        return Vec::new();
-    }
-    elements.iter().filter_map(|element| Some(element.placed(element.parsed(faults, &parse)?))).collect()
-}
-
-/// The most elements of one list: every program of every command is compared with every rule.
-const MAX_ELEMENTS: usize = 256;

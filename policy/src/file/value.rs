@@ -174,6 +174,24 @@ pub(super) fn tool_name(text: &str) -> Result<ToolName, String> {
     ToolName::parse(text).map_err(|error| error.to_string())
 }
 
+/// The parsed elements of a list.
+pub(super) fn elements<T>(
+    entry: &SectionEntry<'_>,
+    faults: &mut Faults<'_>,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Vec<PlacedValue<T>> {
+    let elements = entry.list(faults).unwrap_or_default();
+    if elements.len() > MAX_ELEMENTS {
+        entry.refuse(faults, format!("{} elements; at most {MAX_ELEMENTS} are allowed", elements.len()));
+        return Vec::new();
+    }
+    elements.iter().filter_map(|element| Some(element.placed(element.parsed(faults, &parse)?))).collect()
+}
+
+/// The most elements of one list: every program of every command, and every request, is compared with every
+/// rule.
+const MAX_ELEMENTS: usize = 256;
+
 #[cfg(test)]
 mod tests {
     use super::*;

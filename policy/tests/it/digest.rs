@@ -16,6 +16,9 @@ vault = "vault"
 mounts = { shared = "read", vault = "read" }
 [profiles.Q]
 mounts = { shared = "read" }
+[profiles.N]
+hosts = ["https://a.example", "https://*.b.example:8443"]
+methods = ["GET", "POST"]
 [tiers]
 read_only = { profile = "Q", approval = "allow" }
 [tools.t]
@@ -27,6 +30,11 @@ max_output_bytes = "1KiB"
 enabled = true
 [protect]
 paths = ["a/hooks", "makefile"]
+[egress]
+allow_private = ["127.0.0.1:8080"]
+ca = "ca.pem"
+max_response = "9MiB"
+max_redirects = 4
 [audit]
 sync = "interval"
 [limits]
@@ -41,6 +49,7 @@ max_timeout = "9m"
 const FULL_OTHERWISE: &str = r#"
 limits = { max_timeout = "540s", wasm_memory = 66060288, max_output_bytes = "15 KiB", calls_per_minute = 599, concurrency = 0x9 }
 audit = {}  # the default
+egress = { max_redirects = 4, max_response = "9216KiB", ca = "ca.pem", allow_private = ["127.0.0.1:8080", "127.0.0.1:8080"] }
 protect.paths = [ "Makefile", "a/hooks/", "makefile" ]
 tools.t = { enabled = true, max_output_bytes = 1024, memory = "1024KiB", timeout = "5000ms", approval = "ask", profile = "P" }
 tiers.privileged = { approval = "ask", profile = "Nothing" }
@@ -50,6 +59,7 @@ version = 1
 [sandbox.container]
 [profiles]
 Q.mounts.shared = "read"
+N = { methods = ["POST", "GET"], hosts = ["https://*.B.example.:8443", "https://A.example:443"] }
 P = { mounts = { vault = "read", shared = "read" } }
 Nothing = {}
 [mounts]
@@ -91,6 +101,21 @@ fn every_single_change_counts() {
         (r#""makefile""#, r#""justfile""#),
         (r#"paths = ["#, "except = ['.bashrc']\npaths = ["),
         (r#"enabled = true"#, "enabled = true\noptional = true"),
+        (r#""https://a.example", "#, ""),
+        (r#""https://a.example""#, r#""http://a.example""#),
+        (r#""https://a.example""#, r#""https://a.example:444""#),
+        (r#""https://a.example""#, r#""https://*.a.example""#),
+        (r#""https://a.example""#, r#""https://*""#),
+        (r#"methods = ["GET", "POST"]"#, ""),
+        (r#"["GET", "POST"]"#, r#"["GET"]"#),
+        (r#"["127.0.0.1:8080"]"#, "[]"),
+        (r#"["127.0.0.1:8080"]"#, r#"["127.0.0.1:8081"]"#),
+        (r#"["127.0.0.1:8080"]"#, r#"["127.0.0.1:8080", "metadata.google.internal:80"]"#),
+        (r#"ca = "ca.pem""#, ""),
+        (r#""ca.pem""#, r#""cb.pem""#),
+        ("9MiB", "8MiB"),
+        ("max_redirects = 4", "max_redirects = 3"),
+        ("max_redirects = 4", ""),
         (r#""interval""#, r#""always""#),
         ("concurrency = 9", "concurrency = 8"),
         ("599", "598"),
@@ -185,6 +210,7 @@ fn the_listing_names_profiles_tiers_and_tools() {
         "required layers: landlock
 
 profiles
+  N                        no mounts, https://a.example, https://*.b.example:8443 by GET, POST
   Nothing                  no mounts
   P                        /shared read, /vault read
   Q                        /shared read

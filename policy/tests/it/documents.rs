@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use portcullis_policy::{DEFAULT_POLICY, DenialCode, Limits};
+use portcullis_policy::{DEFAULT_POLICY, DenialCode, EgressSettings, Limits, MAX_URL_BYTES};
 
 /// A document of the repository.
 fn document(path: &str) -> String {
@@ -46,6 +46,26 @@ fn the_protected_names_are_listed_as_they_are_shipped() {
     let line = changes.lines().find(|line| line.starts_with("- No tool writes")).expect("a line");
     // Names that the line sums up are not in backticks.
     assert!(words(line).iter().all(|name| shipped.contains(name)), "{line}");
+}
+
+#[test]
+fn the_defaults_of_egress_are_those_of_the_shipped_policy_and_documents() {
+    let egress = EgressSettings::default();
+    let shipped: toml::Table = DEFAULT_POLICY.parse().expect("TOML");
+    let shipped = shipped["egress"].as_table().expect("a table");
+    assert_eq!(shipped["max_response"].as_str(), Some(&*egress.max_response.to_string()));
+    assert_eq!(shipped["max_redirects"].as_integer(), Some(egress.max_redirects.into()));
+    let response = egress.max_response.to_string().replace("MiB", " MiB");
+    for (key, value) in [("max_response", response), ("max_redirects", egress.max_redirects.to_string())] {
+        let beginning = format!("| `{key}` | {value} |");
+        assert!(document("docs/policy.md").contains(&beginning), "docs/policy.md has no row {beginning}");
+        let row = format!("(`{key}`) | {value} |");
+        assert!(document("docs/limits.md").contains(&row), "docs/limits.md has no row {row}");
+    }
+    let bytes = format!("{},{:03} bytes", MAX_URL_BYTES / 1000, MAX_URL_BYTES % 1000);
+    for path in ["docs/policy.md", "docs/limits.md"] {
+        assert!(document(path).contains(&bytes), "{path}");
+    }
 }
 
 #[test]

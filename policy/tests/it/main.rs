@@ -7,6 +7,7 @@ mod documents;
 mod flow;
 mod load;
 mod model;
+mod network;
 mod random;
 mod reduce;
 mod shell;

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use portcullis_policy::{
-    Approval, Denial, Grant, RequestedSubject, ShellPolicy, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, Denial, Grant, NetworkGrant, RequestedSubject, ShellPolicy, ToolFacts, ToolOrigin,
+    WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, SafetyTier, ToolPolicy};
 use proptest::prelude::*;
@@ -15,7 +16,7 @@ use proptest::prelude::*;
 use crate::{
     random::{
         Lines, MOUNTS, OPERATOR, OVERLAY, PROFILES, lines, operator_text, plain_text, some_command,
-        some_path, some_tool,
+        some_path, some_tool, some_url,
     },
     shell::shell_exec,
     support::{decide, path, try_load},
@@ -38,7 +39,9 @@ fn model_mounts(lines: &Lines, profile: &str) -> BTreeMap<String, String> {
 fn model_loads(lines: &Lines) -> bool {
     let profiles_hold = PROFILES.iter().all(|profile| {
         let mounts = model_mounts(lines, profile);
-        !mounts.contains_key("vault") || mounts.values().all(|access| access == "read")
+        let hosts = lines.get(format!("profiles.{profile}.hosts").as_str());
+        let has_hosts = hosts.is_some_and(|hosts| *hosts != "[]");
+        !mounts.contains_key("vault") || (mounts.values().all(|access| access == "read") && !has_hosts)
     });
     let tiers_hold = lines.iter().filter(|(key, _)| key.starts_with("tiers.")).all(|(_, value)| {
         PROFILES
@@ -178,6 +181,18 @@ fn is_within(grant: &Grant, wider: &Grant) -> bool {
         && grant.limits.timeout <= wider.limits.timeout
         && grant.limits.memory <= wider.limits.memory
         && grant.limits.max_output <= wider.limits.max_output
+        && is_network_within(grant.network.as_deref(), wider.network.as_deref())
+}
+
+fn is_network_within(small: Option<&NetworkGrant>, large: Option<&NetworkGrant>) -> bool {
+    let Some(small) = small else { return true };
+    large.is_some_and(|large| {
+        small.hosts.iter().all(|rule| large.hosts.iter().any(|wider| wider.covers_rule(rule)))
+            && small.methods.is_subset(&large.methods)
+            && small.allow_private == large.allow_private
+            && small.max_response <= large.max_response
+            && small.max_redirects <= large.max_redirects
+    })
 }
 
 fn no_policy_wide_setting_grew(reduced: &WorkspaceSecurityPolicy, before: &WorkspaceSecurityPolicy) -> bool {
@@ -191,6 +206,9 @@ fn no_policy_wide_setting_grew(reduced: &WorkspaceSecurityPolicy, before: &Works
             .patterns()
             .all(|pattern| reduced.protected().covers(pattern.split('/')).is_some())
         && reduced.mounts() == before.mounts()
+        && reduced.network_ports().is_subset(&before.network_ports())
+        && reduced.egress().allow_private == before.egress().allow_private
+        && reduced.egress().ca == before.egress().ca
         && no_shell_grew(reduced.shell(), before.shell())
 }
 
@@ -278,6 +296,32 @@ proptest! {
                     }
                     (Err(_), _) => {}
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_denied_stays_denied_whatever_is_taken_away(
+        operator in lines(OPERATOR, 0.4),
+        overlay in lines(OVERLAY, 0.1),
+        tool in some_tool(),
+        requests in prop::collection::vec((some_url(), prop::sample::select(vec!["GET", "POST", "PUT"])), 20),
+    ) {
+        let text = operator_text(&operator);
+        let (before, reduced) = (try_load(&text, None), try_load(&text, Some(&plain_text(&overlay, ""))));
+        if let (Ok(before), Ok(reduced)) = (before, reduced) {
+            let (wider, grant) = (decide(&before, &tool, &[]), decide(&reduced, &tool, &[]));
+            for (url, method) in requests {
+                let request = |grant: &Result<Grant, Denial>| grant.clone()?.judge_request(method, &url);
+                if let Ok(judged) = request(&grant) {
+                    prop_assert_eq!(Ok(judged), request(&wider), "{}", url);
+                }
+                // An argument is granted only where some request to it could be.
+                let subject = [RequestedSubject::Url { argument: "url".into(), url: url.clone() }];
+                let any_method = ["GET", "POST"].into_iter().any(|method| {
+                    wider.clone().is_ok_and(|grant| grant.judge_request(method, &url).is_ok())
+                });
+                prop_assert_eq!(decide(&before, &tool, &subject).is_ok(), any_method, "{}", url);
             }
         }
     }

@@ -22,6 +22,13 @@ pub(crate) const OPERATOR: &[(&str, &[&str])] = &[
     ("profiles.B.mounts.tmp", &["'read'", "'write'"]),
     ("profiles.C.mounts.vault", &["'read'", "'write'"]),
     ("profiles.C.mounts.tmp", &["'read'"]),
+    ("profiles.A.hosts", &["['https://*']", "['https://*.example.com', 'http://*:8080']", "[]"]),
+    ("profiles.A.methods", &["['GET', 'POST']", "['POST']"]),
+    ("profiles.B.hosts", &["['https://api.example.com', 'http://127.0.0.1:8080']"]),
+    ("egress.allow_private", &["['127.0.0.1:8080']", "[]"]),
+    ("egress.ca", &["'ca.pem'"]),
+    ("egress.max_response", &["'1MiB'", "'100MiB'"]),
+    ("egress.max_redirects", &["0", "9"]),
     ("tiers.read_only", &["{profile='A',approval='allow'}", "{profile='B',approval='ask'}"]),
     ("tiers.side_effecting", &["{profile='B',approval='allow'}", "{profile='Nothing',approval='deny'}"]),
     ("tiers.privileged", &["{profile='B',approval='ask'}", "{profile='C',approval='allow'}"]),
@@ -57,6 +64,14 @@ pub(crate) const OVERLAY: &[(&str, &[&str])] = &[
     ("profiles.A.mounts.vault", &["'none'", "'read'"]),
     ("profiles.B.mounts.tmp", &["'none'", "'read'", "'write'"]),
     ("profiles.C.mounts.vault", &["'none'"]),
+    (
+        "profiles.A.hosts",
+        &["['https://api.example.com']", "['https://*.example.com', 'http://*:8080']", "[]"],
+    ),
+    ("profiles.A.methods", &["['GET']", "['POST', 'PUT']"]),
+    ("profiles.B.hosts", &["[]", "['https://*']"]),
+    ("egress.max_response", &["'512KiB'", "'10MiB'"]),
+    ("egress.max_redirects", &["0", "5"]),
     ("tiers.read_only.approval", &["'allow'", "'ask'", "'deny'"]),
     ("tiers.privileged.approval", &["'ask'", "'deny'"]),
     ("tools.t.approval", &["'ask'", "'deny'"]),
@@ -161,6 +176,30 @@ pub(crate) fn some_path() -> impl Strategy<Value = (String, Access)> {
             let text = format!("{start}{}", tokens.join("/"));
             (if text.is_empty() { ".".to_owned() } else { text }, access)
         })
+}
+
+pub(crate) fn some_url() -> impl Strategy<Value = String> {
+    let schemes = ["https://", "http://", "ftp://"];
+    let hosts = [
+        "api.example.com",
+        "a.b.example.com",
+        "example.com",
+        "other.example",
+        "127.0.0.1",
+        "0x7f.1",
+        "[::ffff:127.0.0.1]",
+        "8.8.8.8",
+        "169.254.169.254",
+        "metadata",
+        "u@api.example.com",
+    ];
+    let ports = ["", ":443", ":8080", ":0"];
+    (
+        prop::sample::select(schemes.to_vec()),
+        prop::sample::select(hosts.to_vec()),
+        prop::sample::select(ports.to_vec()),
+    )
+        .prop_map(|(scheme, host, port)| format!("{scheme}{host}{port}/"))
 }
 
 pub(crate) fn some_command() -> impl Strategy<Value = String> {

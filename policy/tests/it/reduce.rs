@@ -124,6 +124,8 @@ fn widening_overlay_is_refused_with_both_values() {
         ("[tools.other]\nmemory = '65MiB'", "2:10: tools.other.memory", "65MiB", "64MiB"),
         ("[tools.full]\nmax_output_bytes = '9KiB'", "2:20: tools.full.max_output_bytes", "9KiB", "8KiB"),
         ("[tools.off]\nenabled = true", "2:11: tools.off.enabled", "true", "false"),
+        ("[egress]\nmax_response = '11MiB'", "2:16: egress.max_response", "11MiB", "10MiB"),
+        ("[egress]\nmax_redirects = 6", "2:17: egress.max_redirects", "6", "5"),
         ("[limits]\nconcurrency = 11", "2:15: limits.concurrency", "11", "10"),
         ("[limits]\ncalls_per_minute = 601", "2:20: limits.calls_per_minute", "601", "600"),
         ("[limits]\nmax_output_bytes = '17KiB'", "2:20: limits.max_output_bytes", "17KiB", "16KiB"),

@@ -153,7 +153,19 @@ fn words(code: DenialCode, tool: &RegisteredTool) -> String {
             "no entry of a tool allows it: `[[flow]]` denies it after what the run has read".to_owned()
         }
         DenialCode::HookRefused => "no entry changes what the program's own hooks refuse".to_owned(),
-        DenialCode::EgressNotGranted => "no profile of this build grants it".to_owned(),
+        DenialCode::EgressNotGranted | DenialCode::HostNotGranted => {
+            "write it in `hosts` of the tool's profile, in `[profiles]`".to_owned()
+        }
+        DenialCode::MethodNotGranted => {
+            "write it in `methods` of the tool's profile, in `[profiles]`".to_owned()
+        }
+        DenialCode::UrlRefused => "no policy allows it: write a plain `https://` URL".to_owned(),
+        DenialCode::AddressNotPublic => {
+            "no entry of a tool allows it: `[egress] allow_private` names addresses that are not public".to_owned()
+        }
+        DenialCode::RedirectRefused => {
+            "no policy leads from `https` to `http`; `[egress] max_redirects` bounds how many are followed".to_owned()
+        }
         DenialCode::CommandsNotGranted | DenialCode::ShellDisabled | DenialCode::CommandDenied => {
             "no module runs commands, whatever its entry says".to_owned()
         }

@@ -1,0 +1,303 @@
+//! Judges requests, redirects and addresses against the network of a grant.
+//!
+//! A request is judged before a name is resolved, every address of the name before one is dialled, and every
+//! redirect like a request of its own. The results are types that only this module makes, so that code which
+//! dials can demand them.
+
+use std::{
+    fmt::Display,
+    net::{IpAddr, SocketAddr},
+};
+
+use url::Url;
+
+use crate::{Denial, DenialCode, Grant, ProfileName};
+
+use super::{
+    Authority, Host, HttpMethod, InvalidUrl, MAX_REDIRECTS, NetworkGrant, Scheme,
+    address::{METADATA, is_metadata_name, reason_not_public},
+    url_text::{parse_target, parse_url},
+};
+
+/// A request that passed. Made by [`Grant::judge_request`] and [`Grant::judge_redirect`] alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JudgedRequest {
+    method: HttpMethod,
+    url: Url,
+    authority: Authority,
+    redirects: u32,
+}
+
+/// An address that passed and may be dialled. Made by [`Grant::judge_address`] alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct JudgedAddress(SocketAddr);
+
+impl JudgedRequest {
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> HttpMethod {
+        self.method
+    }
+
+    /// The URL in its canonical form, without user info and fragment. It is what must be sent: the judged text
+    /// may be another spelling.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Where the request goes. Credentials and pooled connections are never used for another authority.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The number of redirects that led here; 0 for the first request.
+    #[must_use]
+    pub fn redirects(&self) -> u32 {
+        self.redirects
+    }
+}
+
+impl JudgedAddress {
+    /// The address and port to dial; an IPv4-mapped address has become its IPv4 address.
+    #[must_use]
+    pub fn socket_addr(self) -> SocketAddr {
+        self.0
+    }
+}
+
+impl Grant {
+    /// Judges the first request of a fetch: the URL's text, its host by the profile's `hosts`, the method by
+    /// its `methods`, and a host that is an address by [`Self::judge_address`].
+    ///
+    /// # Errors
+    /// A [`Denial`] with one of these codes:
+    /// - [`DenialCode::EgressNotGranted`]: the profile has no hosts.
+    /// - [`DenialCode::UrlRefused`]: the text is no URL that is fetched.
+    /// - [`DenialCode::HostNotGranted`]: no rule covers scheme, host and port.
+    /// - [`DenialCode::MethodNotGranted`]: the profile does not have the method. Methods are case-sensitive
+    ///   (RFC 9110, section 9.1).
+    /// - [`DenialCode::AddressNotPublic`]: the host is an address that is not public, or a metadata service.
+    pub fn judge_request(&self, method: &str, url: &str) -> Result<JudgedRequest, Denial> {
+        let judge = Judge::of(self.network.as_deref(), &self.profile, url)?;
+        let parsed = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
+        judge.request(method, parsed, 0)
+    }
+
+    /// Judges a redirect: the target anew by every rule of [`Self::judge_request`], that `https` does not fall
+    /// to `http`, and the number of redirects since the first request.
+    ///
+    /// `location` is the header's text, relative or absolute. `method` is that of the next request, which
+    /// follows from the status (RFC 9110, section 15.4).
+    ///
+    /// # Errors
+    /// A [`Denial`] as of [`Self::judge_request`], or with [`DenialCode::RedirectRefused`]. It repeats the
+    /// target's origin only: the rest of a target may hold the server's secrets.
+    pub fn judge_redirect(
+        &self,
+        from: &JudgedRequest,
+        method: &str,
+        location: &str,
+    ) -> Result<JudgedRequest, Denial> {
+        let origin = from.authority.to_string();
+        let judge = Judge::of(self.network.as_deref(), &self.profile, &origin)?;
+        if from.redirects >= judge.network.max_redirects {
+            return Err(judge.too_many_redirects(&origin));
+        }
+        let subject = format!("a redirect of {origin}");
+        let (url, to) =
+            parse_target(&from.url, location).map_err(|error| judge.url_refused(&subject, error))?;
+        if from.authority.scheme() == Scheme::Https && to.scheme() == Scheme::Http {
+            return Err(judge.falls_to_http(&to));
+        }
+        judge.request(method, (url, to), from.redirects + 1)
+    }
+
+    /// Judges one address that a name of a judged request was resolved to, or the address that stands in its
+    /// URL. Every address of a name must pass before one is dialled: a name with one address that is not public
+    /// is not used at all.
+    ///
+    /// Public are the globally routable addresses. An IPv4-mapped address counts as its IPv4 address; that of
+    /// the NAT64 prefix `64:ff9b::/96` (RFC 6052) is judged by the embedded one. Addresses of 6to4, Teredo and
+    /// local translators never are public.
+    ///
+    /// # Errors
+    /// A [`Denial`] with [`DenialCode::EgressNotGranted`], or with [`DenialCode::AddressNotPublic`] where
+    /// address and port do not stand in `allow_private`.
+    pub fn judge_address(&self, host: &Host, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
+        let judge = Judge::of(self.network.as_deref(), &self.profile, &format!("{host}:{port}"))?;
+        judge.address(host, port, address)
+    }
+}
+
+/// Checks the URL of an argument, before a call runs. The method is not known yet.
+pub(crate) fn check_url(
+    network: Option<&NetworkGrant>,
+    profile: &ProfileName,
+    url: &str,
+) -> Result<(), Denial> {
+    let judge = Judge::of(network, profile, url)?;
+    let (_, to) = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
+    judge.authority(&to)
+}
+
+/// A network, and the profile that denials name.
+#[derive(Clone, Copy)]
+struct Judge<'a> {
+    network: &'a NetworkGrant,
+    profile: &'a ProfileName,
+}
+
+impl<'a> Judge<'a> {
+    /// # Errors
+    /// A [`Denial`] for a grant without a network.
+    fn of(
+        network: Option<&'a NetworkGrant>,
+        profile: &'a ProfileName,
+        subject: &str,
+    ) -> Result<Self, Denial> {
+        network.map(|network| Self { network, profile }).ok_or_else(|| Denial {
+            code: DenialCode::EgressNotGranted,
+            rule: format!("profiles.{profile}"),
+            subject: subject.to_owned(),
+            hint: match parse_url(subject) {
+                Ok((_, to)) => {
+                    format!("an operator allows it with `hosts = [\"{to}\"]` in the tool's profile")
+                }
+                Err(_) => "an operator allows it with `hosts` in the tool's profile".to_owned(),
+            },
+        })
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        (url, authority): (Url, Authority),
+        redirects: u32,
+    ) -> Result<JudgedRequest, Denial> {
+        self.authority(&authority)?;
+        let granted = method.parse().ok().filter(|method| self.network.methods.contains(method));
+        let method = granted.ok_or_else(|| self.method_not_granted(method, &authority))?;
+        Ok(JudgedRequest { method, url, authority, redirects })
+    }
+
+    /// Judges the host by the rules, and by its address as far as it is known before resolving.
+    fn authority(&self, to: &Authority) -> Result<(), Denial> {
+        if !self.network.hosts.iter().any(|rule| rule.covers(to)) {
+            return Err(self.deny(
+                DenialCode::HostNotGranted,
+                "hosts",
+                to,
+                format!(
+                    "granted: {}; an operator allows it with `hosts = [\"{to}\"]` under `[profiles.{}]` in the policy",
+                    listed(self.network.hosts.iter()),
+                    self.profile
+                ),
+            ));
+        }
+        match to.host() {
+            Host::Address(address) => self.address(to.host(), to.port(), *address).map(|_| ()),
+            Host::Name(_) => self.name(to.host(), to.port()),
+        }
+    }
+
+    fn address(&self, host: &Host, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
+        self.name(host, port)?;
+        if let Host::Address(written) = host
+            && *written != address
+        {
+            return Err(self.not_public(host, port, "another address than the URL's", &address));
+        }
+        let to = SocketAddr::new(address.to_canonical(), port);
+        match reason_not_public(to.ip()) {
+            Some(reason) if !self.network.allows_private(to) => Err(self.not_public(host, port, reason, &to)),
+            Some(_) | None => Ok(JudgedAddress(to)),
+        }
+    }
+
+    /// Refuses the names of metadata services before they are resolved.
+    fn name(&self, host: &Host, port: u16) -> Result<(), Denial> {
+        match host.name().filter(|name| is_metadata_name(name)) {
+            Some(name) if !self.network.allows_name(name, port) => {
+                Err(self.not_public(host, port, METADATA, &format!("{name}:{port}")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn not_public(&self, host: &Host, port: u16, reason: &str, entry: &dyn Display) -> Denial {
+        Denial {
+            code: DenialCode::AddressNotPublic,
+            rule: "egress.allow_private".to_owned(),
+            subject: format!("{host}:{port}"),
+            hint: format!(
+                "`{entry}` is {reason}; an operator allows it with `allow_private = [\"{entry}\"]` under `[egress]` in the policy"
+            ),
+        }
+    }
+
+    fn method_not_granted(&self, method: &str, to: &Authority) -> Denial {
+        let methods = self.network.methods.iter();
+        let granted = listed(methods.clone());
+        let hint = match method.parse::<HttpMethod>() {
+            Ok(method) => {
+                let all: Vec<String> =
+                    methods.chain([&method]).map(|method| format!("\"{method}\"")).collect();
+                let (all, profile) = (all.join(", "), self.profile);
+                format!(
+                    "granted: {granted}; an operator allows it with `methods = [{all}]` under `[profiles.{profile}]` in the policy"
+                )
+            }
+            Err(_) => format!(
+                "granted: {granted}; no policy grants other methods than these: {}",
+                listed(HttpMethod::ALL.iter())
+            ),
+        };
+        let shown: String = method.chars().take(MAX_METHOD_CHARS).collect();
+        self.deny(DenialCode::MethodNotGranted, "methods", &format!("{shown} {to}"), hint)
+    }
+
+    fn url_refused(&self, subject: &str, error: InvalidUrl) -> Denial {
+        self.deny(DenialCode::UrlRefused, "hosts", &subject, format!("no policy allows it: {error}"))
+    }
+
+    fn falls_to_http(&self, to: &Authority) -> Denial {
+        let hint = "no policy allows it: `https` never leads to `http`; ask for an `https` URL of the target";
+        self.deny(DenialCode::RedirectRefused, "hosts", to, hint.to_owned())
+    }
+
+    fn too_many_redirects(&self, origin: &str) -> Denial {
+        let followed = self.network.max_redirects;
+        let more = u64::from(followed) + 1;
+        let hint = match more <= MAX_REDIRECTS.most {
+            true => format!(
+                "{followed} were followed; an operator allows more with `max_redirects = {more}` under `[egress]` in the policy"
+            ),
+            false => format!("{followed} were followed, and no policy allows more"),
+        };
+        Denial {
+            code: DenialCode::RedirectRefused,
+            rule: "egress.max_redirects".to_owned(),
+            subject: origin.to_owned(),
+            hint,
+        }
+    }
+
+    fn deny(&self, code: DenialCode, key: &str, subject: &dyn Display, hint: String) -> Denial {
+        Denial { code, rule: format!("profiles.{}.{key}", self.profile), subject: subject.to_string(), hint }
+    }
+}
+
+/// The first few values, as text.
+fn listed(values: impl ExactSizeIterator<Item: Display>) -> String {
+    let more = if values.len() > MAX_LISTED { ", …" } else { "" };
+    let shown: Vec<String> = values.take(MAX_LISTED).map(|value| format!("`{value}`")).collect();
+    format!("{}{more}", shown.join(", "))
+}
+
+/// The number of rules that a hint repeats.
+const MAX_LISTED: usize = 20;
+
+/// The part of an unknown method that a denial repeats.
+const MAX_METHOD_CHARS: usize = 32;

@@ -1,0 +1,30 @@
+//! The methods that a request may have.
+
+use serde::Serialize;
+
+portcullis_types::words! {
+    /// A method of HTTP (RFC 9110, section 9; `PATCH`: RFC 5789). `CONNECT` is left out because it opens a
+    /// tunnel that no rule sees into, and `TRACE` because it returns the request's headers.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    pub enum HttpMethod as "method" {
+        /// Reads.
+        Get = "GET",
+        /// Reads without the content.
+        Head = "HEAD",
+        /// Asks which methods there are.
+        Options = "OPTIONS",
+        /// Hands content to the server.
+        Post = "POST",
+        /// Replaces.
+        Put = "PUT",
+        /// Changes a part.
+        Patch = "PATCH",
+        /// Removes.
+        Delete = "DELETE",
+    }
+}
+
+impl HttpMethod {
+    /// The methods of a profile that names none: those that only read.
+    pub const DEFAULT: [Self; 2] = [Self::Get, Self::Head];
+}

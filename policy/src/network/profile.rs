@@ -1,0 +1,54 @@
+//! The network of one profile, and the network part of a grant.
+
+use std::{collections::BTreeSet, net::SocketAddr};
+
+use serde::Serialize;
+
+use super::{EgressSettings, HostName, HostRule, HttpMethod, PrivateEndpoint, ResponseBytes};
+
+/// The network of a profile of the effective policy. A profile without hosts has none, and no value of this
+/// type.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ProfileNetwork {
+    pub(crate) hosts: BTreeSet<HostRule>,
+    pub(crate) methods: BTreeSet<HttpMethod>,
+}
+
+/// The network part of a [`crate::Grant`]: where its requests may go, and their limits.
+///
+/// Its JSON is stable, like the grant's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct NetworkGrant {
+    /// The rules of the profile, never empty. A request must be covered by one.
+    pub hosts: BTreeSet<HostRule>,
+    /// The methods of the profile, never empty.
+    pub methods: BTreeSet<HttpMethod>,
+    /// The endpoints that may be reached although their addresses are not public.
+    pub allow_private: BTreeSet<PrivateEndpoint>,
+    /// The size of a response's body, before and after decompression each.
+    #[serde(rename = "max_response_bytes")]
+    pub max_response: ResponseBytes,
+    /// The number of redirects that one request follows; [`crate::Grant::judge_redirect`] counts them.
+    pub max_redirects: u32,
+}
+
+impl NetworkGrant {
+    /// The grant of a profile's network.
+    pub(crate) fn of(profile: &ProfileNetwork, egress: &EgressSettings) -> Self {
+        let ProfileNetwork { hosts, methods } = profile.clone();
+        let EgressSettings { allow_private, max_response, max_redirects, ca: _ } = egress;
+        let allow_private = allow_private.clone();
+        Self { hosts, methods, allow_private, max_response: *max_response, max_redirects: *max_redirects }
+    }
+
+    /// Whether the operator allows an address that is not public.
+    pub(super) fn allows_private(&self, address: SocketAddr) -> bool {
+        self.allow_private.contains(&PrivateEndpoint::Address(address))
+    }
+
+    /// Whether the operator allows the name of a metadata service.
+    pub(super) fn allows_name(&self, name: &HostName, port: u16) -> bool {
+        self.allow_private.contains(&PrivateEndpoint::Name(name.clone(), port))
+    }
+}

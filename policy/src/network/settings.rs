@@ -1,0 +1,174 @@
+//! `[egress]`: what holds for the requests of every profile.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+use crate::limits::{GIB, KIB, LimitBounds, MIB, in_largest_unit};
+
+use super::{
+    Host, HostName,
+    address::{is_metadata_name, reason_not_public},
+    rule::{parse_port, split_port},
+};
+
+/// `[egress]`, with every default filled in. [`EgressSettings::default`] has the defaults, which the shipped
+/// policy and the documents repeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct EgressSettings {
+    /// Endpoints that may be reached although their addresses are not public. They grant no host by themselves:
+    /// a profile's `hosts` must cover the request too. Default: none.
+    pub allow_private: BTreeSet<PrivateEndpoint>,
+    /// The file of further trusted certificates in PEM (RFC 7468), as the operator wrote it: absolute, or
+    /// relative to the policy file. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<String>,
+    /// The size of a response's body, before and after decompression each; 1 KiB to 1 GiB. Default: 10 MiB.
+    #[serde(rename = "max_response_bytes")]
+    pub max_response: ResponseBytes,
+    /// The number of redirects that one request follows; 0 to 20. Default: 5.
+    pub max_redirects: u32,
+}
+
+impl Default for EgressSettings {
+    fn default() -> Self {
+        Self {
+            allow_private: BTreeSet::new(),
+            ca: None,
+            max_response: ResponseBytes(10 * MIB),
+            max_redirects: 5,
+        }
+    }
+}
+
+/// A length of a response's body, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ResponseBytes(pub u64);
+
+/// One element of `allow_private`: an address with a port, or the name of a metadata service with a port.
+///
+/// Any other name is refused: its owner decides where it leads, so that a name would allow every address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PrivateEndpoint {
+    /// An address in its canonical form, and a port other than 0.
+    Address(SocketAddr),
+    /// The name of a metadata service, and a port other than 0. Its address must be listed as well.
+    Name(HostName, u16),
+}
+
+/// A text that is no element of `allow_private`.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InvalidPrivateEndpoint {
+    /// It is no address with a port.
+    #[error("`{}` is no address with a port; write such as `127.0.0.1:8080` or `[::1]:8080`", .0.escape_default())]
+    Form(String),
+    /// Its address has another canonical form.
+    #[error("the address has another form; write `{0}`")]
+    Spelling(SocketAddr),
+    /// It is a name that only its owner knows the address of.
+    #[error("`{0}` is a name, which its owner may lead anywhere; write its address and port")]
+    Name(HostName),
+}
+
+impl PrivateEndpoint {
+    /// Whether its address is public, so that the entry allows nothing.
+    pub(crate) fn is_public(&self) -> bool {
+        match self {
+            Self::Address(address) => reason_not_public(address.ip()).is_none(),
+            Self::Name(..) => false,
+        }
+    }
+}
+
+impl FromStr for PrivateEndpoint {
+    type Err = InvalidPrivateEndpoint;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let form = || InvalidPrivateEndpoint::Form(text.chars().take(MAX_SHOWN_CHARS).collect());
+        let (host, port) = split_port(text);
+        let port = port.and_then(parse_port).ok_or_else(form)?;
+        match Host::parse(host).ok().ok_or_else(form)? {
+            Host::Address(address) => {
+                let canonical = SocketAddr::new(address.to_canonical(), port);
+                match written(address, host) && canonical.ip() == address {
+                    true => Ok(Self::Address(canonical)),
+                    false => Err(InvalidPrivateEndpoint::Spelling(canonical)),
+                }
+            }
+            Host::Name(name) if is_metadata_name(&name) => Ok(Self::Name(name, port)),
+            Host::Name(name) => Err(InvalidPrivateEndpoint::Name(name)),
+        }
+    }
+}
+
+/// Whether a host is written as an address in its usual form.
+fn written(address: IpAddr, host: &str) -> bool {
+    Host::Address(address).to_string() == host
+}
+
+impl fmt::Display for PrivateEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{}:{}", Host::Address(address.ip()), address.port()),
+            Self::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+impl Serialize for PrivateEndpoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for ResponseBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&in_largest_unit(self.0))
+    }
+}
+
+/// The bounds of `max_response`.
+pub(crate) const MAX_RESPONSE: LimitBounds<u64> = LimitBounds { least: KIB, most: GIB };
+
+/// The bounds of `max_redirects`. Zero is allowed: it means that redirects are not followed. Browsers stop
+/// after 20 (WHATWG Fetch, section 4.4).
+pub(crate) const MAX_REDIRECTS: LimitBounds<u64> = LimitBounds { least: 0, most: 20 };
+
+/// The part of a refused text that a fault repeats.
+const MAX_SHOWN_CHARS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_addresses_or_metadata_names_with_a_port() {
+        for text in ["127.0.0.1:8080", "[::1]:443", "[64:ff9b::a9fe:a9fe]:80", "metadata.google.internal:80"]
+        {
+            assert_eq!(text.parse::<PrivateEndpoint>().expect(text).to_string(), text);
+        }
+        for (text, part) in [
+            ("127.0.0.1", "is no address with a port"),
+            ("127.0.0.1:0", "is no address with a port"),
+            ("::1:80", "is no address with a port"),
+            ("http://127.0.0.1:80", "is no address with a port"),
+            ("127.0.0.0/8:80", "is no address with a port"),
+            ("[fe80::1%1]:80", "is no address with a port"),
+            ("*:80", "is no address with a port"),
+            ("127.1:80", "write `127.0.0.1:80`"),
+            ("[::ffff:127.0.0.1]:80", "write `127.0.0.1:80`"),
+            ("localhost:80", "`localhost` is a name"),
+        ] {
+            let error = text.parse::<PrivateEndpoint>().expect_err(text).to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

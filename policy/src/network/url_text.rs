@@ -1,0 +1,211 @@
+//! The rules of a URL's text. The WHATWG parser repairs a lot, so that two readers of one text may see two
+//! hosts; texts with a known ambiguity are refused before it reads them.
+
+use thiserror::Error;
+use url::Url;
+
+use super::{Authority, Host, Scheme};
+
+/// The longest URL: 8 KiB, above the 8,000 bytes that RFC 9110, section 4.1, asks of every recipient.
+pub const MAX_URL_BYTES: usize = 8 * 1024;
+
+/// A text that is no URL of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum InvalidUrl {
+    /// It has more than [`MAX_URL_BYTES`] bytes.
+    #[error("a URL has at most {MAX_URL_BYTES} bytes")]
+    TooLong,
+    /// It has a control character, such as NUL, a tab or a line break, or begins or ends with a space.
+    #[error("a URL has no control characters, and no spaces around it")]
+    Control,
+    /// It has a backslash, which some readers take for a slash and others do not.
+    #[error("a URL has no backslash; write `/`, or `%5C` in a path or a query")]
+    Backslash,
+    /// It does not begin with `http://` or `https://` and a host.
+    #[error("a URL begins with `https://` or `http://` and a host")]
+    Form,
+    /// It has a user or a password, which often disguises the host.
+    #[error("a URL has no user and no password")]
+    UserInfo,
+    /// Its port is 0, or none.
+    #[error("a URL's port is a number from 1 to 65535")]
+    Port,
+    /// Its host is none.
+    #[error("the URL's host is neither a name nor an address")]
+    Host,
+}
+
+/// Parses the URL of a request. The result has a canonical host and no fragment, which is never sent.
+pub(super) fn parse_url(text: &str) -> Result<(Url, Authority), InvalidUrl> {
+    check_characters(text)?;
+    check_absolute(text)?;
+    canonical(Url::parse(text))
+}
+
+/// Parses the target of a redirect, which may be relative to the URL of the request (RFC 9110, section 10.2.2).
+pub(super) fn parse_target(base: &Url, text: &str) -> Result<(Url, Authority), InvalidUrl> {
+    check_characters(text)?;
+    if has_scheme(text) {
+        check_absolute(text)?;
+    } else if let Some(rest) = text.strip_prefix("//") {
+        check_authority(rest)?;
+    }
+    canonical(base.join(text))
+}
+
+fn check_characters(text: &str) -> Result<(), InvalidUrl> {
+    if text.len() > MAX_URL_BYTES {
+        return Err(InvalidUrl::TooLong);
+    }
+    // The parser drops tabs and line breaks, and spaces at both ends.
+    if text.chars().any(char::is_control) || text.trim() != text {
+        return Err(InvalidUrl::Control);
+    }
+    if text.contains('\\') { Err(InvalidUrl::Backslash) } else { Ok(()) }
+}
+
+/// Whether a text begins with a scheme (RFC 3986, section 3.1).
+fn has_scheme(text: &str) -> bool {
+    let in_scheme = |character: char| character.is_ascii_alphanumeric() || "+-.".contains(character);
+    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.chars().all(in_scheme)
+}
+
+/// Checks the form of an absolute URL. The parser takes `https:host` and `https:////host` as well.
+fn check_absolute(text: &str) -> Result<(), InvalidUrl> {
+    let (scheme, rest) = text.split_once("://").ok_or(InvalidUrl::Form)?;
+    if !Scheme::ALL.into_iter().any(|known| known.as_str().eq_ignore_ascii_case(scheme)) {
+        return Err(InvalidUrl::Form);
+    }
+    check_authority(rest)
+}
+
+/// Checks the text from the authority on.
+fn check_authority(rest: &str) -> Result<(), InvalidUrl> {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.is_empty() {
+        return Err(InvalidUrl::Form);
+    }
+    // Also an empty user, as in `https://@host`, which the parser drops.
+    if authority.contains('@') { Err(InvalidUrl::UserInfo) } else { Ok(()) }
+}
+
+fn canonical(parsed: Result<Url, url::ParseError>) -> Result<(Url, Authority), InvalidUrl> {
+    // The text's form is checked before, so every fault but that of a port is one of the host.
+    let fault =
+        |error| if error == url::ParseError::InvalidPort { InvalidUrl::Port } else { InvalidUrl::Host };
+    let mut url = parsed.map_err(fault)?;
+    let scheme = url.scheme().parse::<Scheme>().ok().ok_or(InvalidUrl::Form)?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(InvalidUrl::UserInfo);
+    }
+    let host = url.host_str().and_then(|host| Host::parse(host).ok()).ok_or(InvalidUrl::Host)?;
+    let port = url.port().unwrap_or(scheme.default_port());
+    if port == 0 {
+        return Err(InvalidUrl::Port);
+    }
+    // Without the trailing dot of a name: rules, TLS and the header `Host` must mean the same host.
+    url.set_host(Some(&host.to_string())).ok().ok_or(InvalidUrl::Host)?;
+    url.set_fragment(None);
+    Ok((url, Authority::new(scheme, host, port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&str, InvalidUrl>) {
+        let parsed = parse_url(text).map(|(url, _)| url.to_string());
+        assert_eq!(parsed.as_deref().map_err(|error| *error), expected, "{text:?}");
+    }
+
+    #[test]
+    fn a_url_is_brought_into_one_form() {
+        check("https://Example.com", Ok("https://example.com/"));
+        check("HTTPS://example.com.:443/a/../b#c", Ok("https://example.com/b"));
+        check("http://0x7f.0.0.1:80/", Ok("http://127.0.0.1/"));
+        check(
+            "https://b\u{fc}cher.example/\u{fc} x?\u{fc}",
+            Ok("https://xn--bcher-kva.example/%C3%BC%20x?%C3%BC"),
+        );
+        check("https://example.com/a@b?c@d", Ok("https://example.com/a@b?c@d"));
+    }
+
+    #[test]
+    fn an_ambiguous_url_is_refused() {
+        for text in [
+            "https://a\0",
+            "https://a\tb",
+            "https://a/\r\nHost: b",
+            "https://a/\n",
+            " https://a",
+            "https://a\u{85}",
+        ] {
+            check(text, Err(InvalidUrl::Control));
+        }
+        for text in ["https:\\\\a", "https://a\\@b", "https://a/b\\c"] {
+            check(text, Err(InvalidUrl::Backslash));
+        }
+        for text in [
+            "",
+            "a",
+            "//a",
+            "/a",
+            "https:a",
+            "https:/a",
+            "https:///a",
+            "https://",
+            "https://?a",
+            "ftp://a",
+            "file:///a",
+            "javascript:alert(1)",
+            "data:,a",
+            "ws://a",
+            "blob:https://a/b",
+        ] {
+            check(text, Err(InvalidUrl::Form));
+        }
+        for text in
+            ["https://u@a", "https://u:p@a", "https://@a", "https://:@a", "https://a@b@c", "https://a:80@b"]
+        {
+            check(text, Err(InvalidUrl::UserInfo));
+        }
+        for text in ["https://a:0", "https://a:65536", "https://a:b", "https://a:-1"] {
+            check(text, Err(InvalidUrl::Port));
+        }
+        for text in [
+            "https://a b",
+            "https://*.a",
+            "https://a..b",
+            "https://[::1",
+            "https://1.2.3.4.5",
+            "https://a%00b",
+        ] {
+            check(text, Err(InvalidUrl::Host));
+        }
+        check(&format!("https://a/{}", "b".repeat(MAX_URL_BYTES)), Err(InvalidUrl::TooLong));
+    }
+
+    #[test]
+    fn a_redirect_may_be_relative() {
+        let (base, _) = parse_url("https://example.com/a/b?c").expect("a URL");
+        for (text, expected) in [
+            ("d", Ok("https://example.com/a/d")),
+            ("/d", Ok("https://example.com/d")),
+            ("//other.example/d", Ok("https://other.example/d")),
+            ("?d:e", Ok("https://example.com/a/b?d:e")),
+            ("", Ok("https://example.com/a/b?c")),
+            ("http://other.example", Ok("http://other.example/")),
+            ("//u@other.example", Err(InvalidUrl::UserInfo)),
+            ("///other.example", Err(InvalidUrl::Form)),
+            ("https:d", Err(InvalidUrl::Form)),
+            ("javascript:alert(1)", Err(InvalidUrl::Form)),
+            ("/\\other.example", Err(InvalidUrl::Backslash)),
+            ("\t//other.example", Err(InvalidUrl::Control)),
+        ] {
+            let parsed = parse_target(&base, text).map(|(url, _)| url.to_string());
+            assert_eq!(parsed.as_deref().map_err(|error| *error), expected, "{text}");
+        }
+    }
+}
