@@ -205,7 +205,7 @@ impl<'a> Judge<'a> {
     fn address(&self, host: &Host, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
         self.name(host, port)?;
         if let Host::Address(written) = host
-            && *written != address
+            && written.to_canonical() != address.to_canonical()
         {
             return Err(self.not_public(host, port, "another address than the URL's", &address));
         }

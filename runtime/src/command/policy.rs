@@ -95,10 +95,11 @@ fn shipped(policy: &WorkspaceSecurityPolicy) -> String {
         let mounts: Vec<String> =
             mounts.iter().map(|mount| format!("/{} {}", mount.name, mount.access)).collect();
         let share = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
+        let network = if policy.network_of(&assigned.profile).is_some() { ", network" } else { "" };
         [
             facts.name.to_string(),
             assigned.tier.to_string(),
-            format!("{} ({share})", assigned.profile),
+            format!("{} ({share}{network})", assigned.profile),
             if assigned.enabled { assigned.approval.to_string() } else { "disabled".to_owned() },
         ]
     });

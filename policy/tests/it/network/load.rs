@@ -1,0 +1,159 @@
+//! The keys of the network: faults, invariants, warnings, and that an overlay takes away only.
+
+use portcullis_policy::DenialCode;
+use portcullis_types::SafetyTier;
+
+use crate::{
+    shell::shell_exec,
+    support::{BASE, decide, load, load_with, tool, try_load},
+};
+
+use super::operator;
+
+/// Checks the faults of lines after [`BASE`], which has 16 lines.
+#[track_caller]
+fn check_fault(lines: &str, fault: &str) {
+    let error = try_load(&format!("{BASE}{lines}"), None).expect_err("is refused").to_string();
+    assert_eq!(error, format!("portcullis.toml:{fault}"));
+}
+
+#[test]
+fn faults_have_a_place_and_say_what_to_write() {
+    check_fault(
+        "[profiles.X]\nhosts = ['https://a', 'a.example']",
+        "18:23: profiles.X.hosts[1]: a rule begins with `https://` or `http://`; write such as \
+         `https://api.example.com`",
+    );
+    check_fault(
+        "[profiles.X]\nhosts = ['https://a/v1']",
+        "18:10: profiles.X.hosts[0]: a rule has no path, query or fragment: it grants a whole host; write \
+         `https://a`",
+    );
+    check_fault("[profiles.X]\nhosts = 'https://a'", "18:9: profiles.X.hosts: expected a list, found string");
+    check_fault(
+        "[profiles.X]\nmethods = ['GET', 'post']",
+        "18:19: profiles.X.methods[1]: unknown method `post`: expected `GET`, `HEAD`, `OPTIONS`, `POST`, `PUT`, \
+         `PATCH` or `DELETE`",
+    );
+    check_fault(
+        "[profiles.X]\nhosts = ['https://a']\nmethods = []",
+        "19:11: profiles.X.methods: an empty list grants nothing; write `hosts = []` to grant no host, or leave \
+         `methods` out for GET and HEAD",
+    );
+    check_fault(
+        "[egress]\nallow_private = ['intranet.example:80']",
+        "18:18: egress.allow_private[0]: `intranet.example` is a name, which its owner may lead anywhere; write \
+         its address and port",
+    );
+    check_fault(
+        "[egress]\nmax_response = '2GiB'",
+        "18:16: egress.max_response: 2GiB is out of bounds: 1KiB to 1GiB are allowed",
+    );
+    check_fault(
+        "[egress]\nmax_redirects = 21",
+        "18:17: egress.max_redirects: 21 is out of bounds: 0 to 20 are allowed",
+    );
+    check_fault(
+        "[egress]\nca = ''",
+        "18:6: egress.ca: a file is missing; write its path, absolute or relative to this file",
+    );
+    for key in ["proxy = 'http://p'", "robots = 'obey'"] {
+        let error = try_load(&format!("{BASE}[egress]\n{key}"), None).expect_err("unknown").to_string();
+        assert!(error.contains("unknown key"), "{error}");
+    }
+}
+
+#[test]
+fn a_profile_with_hosts_has_neither_vault_nor_shell() {
+    check_fault(
+        "[profiles.X]\nmounts = { vault = 'read' }\nhosts = ['https://a']",
+        "19:9: profiles.X.hosts: the vault is never together with hosts; write two profiles",
+    );
+    check_fault(
+        "[profiles.Nothing]\nhosts = ['https://a']",
+        "18:9: profiles.Nothing.hosts: the profile `Nothing` has no hosts; use one of another name",
+    );
+    check_fault(
+        "[profiles.X]\nhosts = ['https://a']\n[tools.shell_exec]\nprofile = 'X'",
+        "20:11: tools.shell_exec.profile: a tool that runs commands never has hosts; name no profile for it",
+    );
+    check_fault(
+        "[profiles.X]\nhosts = ['https://a']\n[tools.vault_copyto_read]\nprofile = 'V'\n\
+         [tools.vault_copyto_write]\nprofile = 'X'",
+        "22:11: tools.vault_copyto_write.profile: a step of `vault_copyto` reads the vault, so no other one has \
+         hosts; name a profile without `hosts`",
+    );
+    let with_shell = format!("{}\n[shell]\nmounts = {{ shared = 'read' }}", operator(""));
+    let grant = decide(&load(&with_shell), &shell_exec(), &[]).expect("granted");
+    assert!(grant.shell.is_some() && grant.network.is_none());
+}
+
+#[test]
+fn lines_that_grant_nothing_are_warned_of() {
+    let text = format!(
+        "{BASE}[profiles.X]\nmethods = ['POST']\n[profiles.Y]\nhosts = ['https://*', 'https://a']\n\
+         [egress]\nallow_private = ['8.8.8.8:53']"
+    );
+    let policy = load(&text);
+    let warnings: Vec<String> = policy.warnings().iter().map(ToString::to_string).collect();
+    for expected in [
+        "profiles.X.methods: without `hosts` no request is granted",
+        "profiles.Y.hosts[1]: `https://*` covers this",
+        "egress.allow_private[0]: this address is public",
+    ] {
+        assert!(warnings.iter().any(|warning| warning.contains(expected)), "{expected}: {warnings:?}");
+    }
+}
+
+#[test]
+fn an_overlay_takes_hosts_methods_and_limits_away() {
+    let policy = load_with(
+        &operator(""),
+        "[profiles.Net]\nhosts = ['https://x.example.com:8443', 'http://a.example']\nmethods = ['GET']\n\
+         [egress]\nmax_response = '1MiB'\nmax_redirects = 1",
+    );
+    let grant = decide(&policy, &tool("t", SafetyTier::ReadOnly), &[]).expect("granted");
+    assert!(grant.judge_request("GET", "https://x.example.com:8443").is_ok());
+    for (method, url, code) in [
+        ("GET", "https://y.example.com:8443", DenialCode::HostNotGranted),
+        ("GET", "https://api.example.com", DenialCode::HostNotGranted),
+        ("HEAD", "http://a.example", DenialCode::MethodNotGranted),
+    ] {
+        assert_eq!(grant.judge_request(method, url).expect_err(url).code, code);
+    }
+    let network = grant.network.expect("has one");
+    assert_eq!((network.max_response.0, network.max_redirects), (1 << 20, 1));
+    let policy = load_with(&operator(""), "[profiles.Net]\nhosts = []");
+    assert!(!policy.has_network());
+    let text = policy.effective_toml();
+    assert_eq!(load(&text).digest(), policy.digest(), "{text}");
+}
+
+#[test]
+fn an_overlay_that_would_widen_the_network_is_refused() {
+    let only = "only the operator's policy may say this; this section only lowers limits";
+    for (overlay, fault) in [
+        (
+            "[profiles.Net]\nhosts = ['http://a', 'https://example.com']",
+            "2:22: profiles.Net.hosts[1]: `https://example.com` is not within the operator's list; this section \
+             may only take away",
+        ),
+        (
+            "[profiles.R]\nhosts = ['https://api.example.com']",
+            "2:10: profiles.R.hosts[0]: `https://api.example.com` is not within the operator's list; this section \
+             may only take away",
+        ),
+        (
+            "[profiles.Net]\nmethods = ['GET', 'PUT']",
+            "2:19: profiles.Net.methods[1]: `PUT` is not within the operator's list; this section may only take \
+             away",
+        ),
+        ("[egress]\nallow_private = []", &format!("2:1: egress.allow_private: {only}")),
+        ("[egress]\nca = 'x'", &format!("2:1: egress.ca: {only}")),
+    ] {
+        let error = try_load(&operator(""), Some(overlay)).expect_err("is refused").to_string();
+        assert_eq!(error, format!("workspace.toml:{fault}"));
+    }
+    let section = format!("{}\n[sandbox.process.egress]\nallow_private = []", operator(""));
+    assert!(try_load(&section, None).expect_err("is refused").to_string().contains(only));
+}
