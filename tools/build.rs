@@ -7,10 +7,11 @@ use std::{env, fs, path::PathBuf};
 use portcullis_guest_build as nested;
 
 /// The modules that are embedded, and the variables that name them.
-const MODULES: [(&str, &str); 3] = [
+const MODULES: [(&str, &str); 4] = [
     ("core_tools", "PORTCULLIS_CORE_TOOLS"),
     ("search_tools", "PORTCULLIS_SEARCH_TOOLS"),
     ("vault_tools", "PORTCULLIS_VAULT_TOOLS"),
+    ("web_tools", "PORTCULLIS_WEB_TOOLS"),
 ];
 
 fn main() {

@@ -231,6 +231,8 @@ portcullis_types::words! {
     pub enum Confinement {
         /// The WASM sandbox, with the kernel behind it.
         Wasm = "wasm",
+        /// The threads of the host's HTTP client, which reach the granted ports and nothing else.
+        Egress = "egress",
         /// The sessions of a shell sidecar; the row's posture tells the layers.
         Shell = "shell",
         /// None: it is host code.

@@ -20,8 +20,12 @@ use rustix::{
 
 use crate::{
     ConfineError, Layer, ProcessUser, SyscallOutcome,
+    landlock::CONNECT_ABI,
     sys::{self, HarmlessCall},
 };
+
+mod network;
+pub(crate) use network::{NetworkProbe, OtherPort};
 
 /// A file in the state folder, outside every mount: an unconfined thread can open it, a thread under Landlock
 /// must not. Cheap to clone.
@@ -129,6 +133,7 @@ impl Canary {
                 }
                 Probe::Execute => return sys::attempt(HarmlessCall::Execve),
                 Probe::Clone => return sys::attempt(HarmlessCall::Clone3),
+                Probe::Network(probe) => probe.attempt(&*self.state_dir),
             };
             return match result {
                 Ok(()) => SyscallOutcome::Succeeded,
@@ -163,6 +168,7 @@ pub(crate) enum Probe {
     SignalParent,
     Capability,
     ListRoot,
+    Network(NetworkProbe),
 }
 
 impl Probe {
@@ -173,6 +179,20 @@ impl Probe {
 
     /// The attempts before every call, one for each layer.
     pub(crate) const PER_CALL: [Self; 2] = [Self::ReadState, Self::Socket];
+
+    /// The attempts on a new thread that may connect, `port` excepted. `abi` is the kernel's Landlock version.
+    pub(crate) fn of_network(port: u16, abi: u32) -> Vec<Self> {
+        let holds_ports = (abi >= CONNECT_ABI).then_some(Self::Network(NetworkProbe::OtherPort(port)));
+        let filtered = NetworkProbe::of_filter(port).map(Self::Network);
+        Self::ALL.into_iter().chain(holds_ports).chain(filtered).collect()
+    }
+
+    /// The attempts of such a thread before every call. Its filter refuses to open files before Landlock is
+    /// asked, so that the port stands for Landlock.
+    pub(crate) fn of_network_per_call(port: u16, abi: u32) -> Vec<Self> {
+        let holds_ports = (abi >= CONNECT_ABI).then_some(Self::Network(NetworkProbe::OtherPort(port)));
+        holds_ports.into_iter().chain([Self::Socket, Self::Network(NetworkProbe::Udp)]).collect()
+    }
 
     /// The attempts on a process for one layer. `abi` is the kernel's Landlock version.
     ///
@@ -200,6 +220,7 @@ impl Probe {
             }
             Self::Socket | Self::InternetSocket | Self::Execute | Self::Clone => Layer::Seccomp,
             Self::Capability => Layer::Privileges,
+            Self::Network(probe) => probe.layer(),
         }
     }
 
@@ -216,6 +237,7 @@ impl Probe {
             Self::InternetSocket => "make an internet socket",
             Self::SignalParent => "send a signal to the parent process",
             Self::Capability => "use the capability to give up capabilities",
+            Self::Network(probe) => probe.describe(),
         }
     }
 
@@ -227,6 +249,7 @@ impl Probe {
                 libc::EPERM
             }
             Self::Clone => libc::ENOSYS,
+            Self::Network(probe) => probe.refusal(),
         })
     }
 
@@ -247,6 +270,7 @@ impl Probe {
             // An ordinary user has no capability to begin with, and cannot signal a parent of another user in
             // any case.
             Self::Capability | Self::SignalParent => true,
+            Self::Network(probe) => probe.is_free(outcome),
         }
     }
 }

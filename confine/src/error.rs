@@ -68,6 +68,19 @@ pub enum ConfineError {
         #[source]
         source: Option<io::Error>,
     },
+    /// A thread is to have mounts and a network: one that reads files and connects could carry them away.
+    #[error("a thread with a network has no mounts, and this one is to have {mounts}")]
+    MountsWithNetwork {
+        /// The number of mounts.
+        mounts: usize,
+    },
+    /// The port that a thread with a network must not reach could not be opened.
+    #[error("listen on a port of the loopback device, as the target of an attempt")]
+    CanaryPort {
+        /// The I/O error of listening.
+        #[source]
+        source: io::Error,
+    },
     /// A path's handle is of a kind for which no rule can be made, or cannot be examined.
     #[error("path handle {index} cannot be granted")]
     PathUnusable {

@@ -1,5 +1,8 @@
 //! Landlock for the calling thread: access to the mounts and to no other file.
 //!
+//! A thread with a network has no path, and TCP connections to its ports. Landlock lets MPTCP, UDP and TCP fast
+//! open through whatever the port; the filter of `seccomp/network.rs` refuses these.
+//!
 //! A process gets the same rules with more rights: it may execute programs, and its devices are files.
 //!
 //! Rules are made from handles. There is no rule for `/`, `/proc` or `/etc`: a worker's engine, modules and
@@ -17,15 +20,18 @@ use std::{
 };
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
-    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope, make_bitflags,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort, PathBeneath,
+    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope, make_bitflags,
 };
 use rustix::fs::FileType;
 
-use crate::{ConfineError, LayerStatus, MountAccess, MountRule, PathAccess, PathRule};
+use crate::{ConfineError, LayerStatus, MountAccess, MountRule, NetworkRules, PathAccess, PathRule};
 
 /// The first version that can forbid truncation; without that, "read-only" does not hold.
 pub(crate) const REQUIRED_ABI: u32 = 3;
+
+/// The first version that restricts TCP connections by port.
+pub(crate) const CONNECT_ABI: u32 = 4;
 
 /// Confines the calling thread to `mounts`, irrevocably. `abi` is the version that the kernel reported.
 pub(crate) fn restrict(mounts: &[MountRule], abi: u32) -> Result<LayerStatus, ConfineError> {
@@ -34,7 +40,12 @@ pub(crate) fn restrict(mounts: &[MountRule], abi: u32) -> Result<LayerStatus, Co
         require_directory(index, mount)?;
         beneath.push((mount.dir.as_fd(), rights(mount.access)));
     }
-    enforce(&beneath, abi)
+    enforce(&beneath, None, abi)
+}
+
+/// Confines the calling thread to no file at all, and to connections to the ports of `network`, irrevocably.
+pub(crate) fn restrict_to_network(network: &NetworkRules, abi: u32) -> Result<LayerStatus, ConfineError> {
+    enforce(&[], Some(network), abi)
 }
 
 /// Confines the calling process, which has one thread, to `paths`, irrevocably.
@@ -43,12 +54,16 @@ pub(crate) fn restrict_process(paths: &[PathRule], abi: u32) -> Result<LayerStat
     for (index, path) in paths.iter().enumerate() {
         beneath.push((path.handle.as_fd(), process_rights(index, path)?));
     }
-    enforce(&beneath, abi)
+    enforce(&beneath, None, abi)
 }
 
-fn enforce(beneath: &[(BorrowedFd<'_>, BitFlags<AccessFs>)], abi: u32) -> Result<LayerStatus, ConfineError> {
+fn enforce(
+    beneath: &[(BorrowedFd<'_>, BitFlags<AccessFs>)],
+    network: Option<&NetworkRules>,
+    abi: u32,
+) -> Result<LayerStatus, ConfineError> {
     let missing = missing_rights(abi);
-    let status = apply(beneath, abi).map_err(|source| ConfineError::LandlockApply { source })?;
+    let status = apply(beneath, network, abi).map_err(|source| ConfineError::LandlockApply { source })?;
     let promised =
         if missing.is_empty() { RulesetStatus::FullyEnforced } else { RulesetStatus::PartiallyEnforced };
     if status.ruleset != promised || !status.no_new_privs {
@@ -59,6 +74,7 @@ fn enforce(beneath: &[(BorrowedFd<'_>, BitFlags<AccessFs>)], abi: u32) -> Result
 
 fn apply(
     beneath: &[(BorrowedFd<'_>, BitFlags<AccessFs>)],
+    network: Option<&NetworkRules>,
     abi: u32,
 ) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
     let mut rules = Ruleset::default()
@@ -73,6 +89,12 @@ fn apply(
         .set_compatibility(CompatLevel::HardRequirement);
     for (handle, rights) in beneath {
         rules = rules.add_rule(PathBeneath::new(handle, *rights))?;
+    }
+    // An older kernel takes no rule for a port, and restricts none: `missing_rights` says so.
+    if let Some(network) = network.filter(|_| abi >= CONNECT_ABI) {
+        for port in &network.ports {
+            rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
+        }
     }
     // The canary is refused before every call; where auditd runs, each refusal would be a line in the
     // system's log.

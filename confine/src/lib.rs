@@ -11,6 +11,9 @@
 //! privileges, Landlock, and a filter that leaves what programs need, without any way to another process, to
 //! the network or to the kernel's rarer interfaces.
 //!
+//! A thread with [`NetworkRules`] is confined the other way round: it opens no file, and connects to the named
+//! TCP ports and to no others.
+//!
 //! Before that, the process may enter new namespaces with [`Namespaces`], with a file tree that holds only
 //! the binds.
 //!
@@ -31,6 +34,7 @@
 //!     landlock: Requirement::Required,
 //!     seccomp: Requirement::Required,
 //!     mounts: vec![MountRule { dir: shared, access: MountAccess::Read }],
+//!     network: None,
 //!     canary,
 //! };
 //! thread::spawn(move || {
@@ -69,8 +73,8 @@ pub use error::ConfineError;
 pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Posture, SyscallOutcome};
 pub use process_posture::{LayerReport, ProcessPosture};
 pub use rules::{
-    GroupLimits, MountAccess, MountRule, PathAccess, PathRule, ProcessConfinement, ProcessLimits,
-    ProcessUser, Requirement, ThreadConfinement,
+    GroupLimits, MountAccess, MountRule, NetworkRules, PathAccess, PathRule, ProcessConfinement,
+    ProcessLimits, ProcessUser, Requirement, ThreadConfinement,
 };
 
 pub use {

@@ -3,9 +3,11 @@
 //! Values only. [`crate::confine_current_thread`] fills them in with proof, [`crate::probe_kernel`] with mere
 //! support.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use crate::landlock::CONNECT_ABI;
 
 /// A layer of confinement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -82,7 +84,8 @@ pub enum LayerStatus {
     /// All of it, proven.
     Enforced,
     /// All required rights, proved; the running kernel is too old for the rights named here. Seccomp
-    /// restricts each of them in another way, so this still satisfies a requirement.
+    /// restricts each of them in another way, so this still satisfies a requirement. One is an exception: on a
+    /// thread with a network, `net_connect_tcp` missing means that it may connect to every port.
     Partial {
         /// The rights that this kernel cannot restrict, e.g. `scope_signal`.
         missing: Vec<String>,
@@ -142,15 +145,20 @@ const SUCCEEDED: &str = "ok";
 const OTHER_ERRNO: &str = "errno ";
 
 /// Linux numbers; no other system makes a `SyscallOutcome`.
-const ERRNO_NAMES: [(i32, &str); 11] = [
+const ERRNO_NAMES: [(i32, &str); 16] = [
     (1, "EPERM"),
     (2, "ENOENT"),
     (3, "ESRCH"),
     (11, "EAGAIN"),
     (13, "EACCES"),
+    (9, "EBADF"),
     (14, "EFAULT"),
     (22, "EINVAL"),
     (38, "ENOSYS"),
+    (88, "ENOTSOCK"),
+    (92, "ENOPROTOOPT"),
+    (93, "EPROTONOSUPPORT"),
+    (95, "EOPNOTSUPP"),
     (97, "EAFNOSUPPORT"),
     (101, "ENETUNREACH"),
     (111, "ECONNREFUSED"),
@@ -189,6 +197,8 @@ struct PostureInner {
     landlock: LayerStatus,
     landlock_abi: Option<u32>,
     seccomp: LayerStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<BTreeSet<u16>>,
     evidence: Vec<Evidence>,
 }
 
@@ -197,10 +207,17 @@ impl Posture {
         landlock: LayerStatus,
         landlock_abi: Option<u32>,
         seccomp: LayerStatus,
+        network: Option<BTreeSet<u16>>,
         evidence: Vec<Evidence>,
     ) -> Self {
+        let ports = network.as_ref().map(|ports| {
+            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+            format!(" tcp {}", if ports.is_empty() { "none".to_owned() } else { ports.join("+") })
+        });
         let abi = match (&landlock, landlock_abi) {
-            (LayerStatus::Enforced | LayerStatus::Partial { .. }, Some(abi)) => Some(format!("abi {abi}")),
+            (LayerStatus::Enforced | LayerStatus::Partial { .. }, Some(abi)) => {
+                Some(format!("abi {abi}{}", ports.filter(|_| abi >= CONNECT_ABI).unwrap_or_default()))
+            }
             _ => None,
         };
         let summary = format!(
@@ -208,7 +225,7 @@ impl Posture {
             summarize(Layer::Landlock, &landlock, abi),
             summarize(Layer::Seccomp, &seccomp, None)
         );
-        Self(Arc::new(PostureInner { summary, landlock, landlock_abi, seccomp, evidence }))
+        Self(Arc::new(PostureInner { summary, landlock, landlock_abi, seccomp, network, evidence }))
     }
 
     /// The status of one layer. A layer that only a process can have counts as waived.
@@ -239,6 +256,13 @@ impl Posture {
         self.0.landlock_abi
     }
 
+    /// The ports that the thread may connect to, if it has a network. Whether the kernel holds it to them is
+    /// Landlock's status: not where `net_connect_tcp` is missing, or Landlock is waived.
+    #[must_use]
+    pub fn network(&self) -> Option<&BTreeSet<u16>> {
+        self.0.network.as_ref()
+    }
+
     /// The attempts on the thread, and their outcomes.
     #[must_use]
     pub fn evidence(&self) -> &[Evidence] {
@@ -246,7 +270,8 @@ impl Posture {
     }
 
     /// One line for audit rows, stable between threads of one posture:
-    /// `landlock=partial(abi 7 missing fs_resolve_unix),seccomp=enforced`.
+    /// `landlock=partial(abi 7 missing fs_resolve_unix),seccomp=enforced`. A thread with a network has its ports
+    /// there: `landlock=enforced(abi 9 tcp 53+443),seccomp=enforced`.
     #[must_use]
     pub fn summary(&self) -> &str {
         &self.0.summary
@@ -311,7 +336,20 @@ mod tests {
 
     #[track_caller]
     fn check(landlock: LayerStatus, seccomp: LayerStatus, expected: &str) {
-        assert_eq!(Posture::new(landlock, Some(7), seccomp, Vec::new()).summary(), expected);
+        assert_eq!(Posture::new(landlock, Some(7), seccomp, None, Vec::new()).summary(), expected);
+    }
+
+    #[test]
+    fn a_summary_lists_ports_that_the_kernel_can_hold() {
+        let summary = |abi, ports: &[u16]| {
+            let ports = Some(ports.iter().copied().collect());
+            Posture::new(LayerStatus::Enforced, Some(abi), LayerStatus::Enforced, ports, Vec::new())
+                .summary()
+                .to_owned()
+        };
+        assert_eq!(summary(9, &[443, 53]), "landlock=enforced(abi 9 tcp 53+443),seccomp=enforced");
+        assert_eq!(summary(9, &[]), "landlock=enforced(abi 9 tcp none),seccomp=enforced");
+        assert_eq!(summary(3, &[443]), "landlock=enforced(abi 3),seccomp=enforced");
     }
 
     #[test]

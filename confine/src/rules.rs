@@ -2,7 +2,7 @@
 //!
 //! Values only, the same on every platform; nothing here touches the kernel.
 
-use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use crate::{Canary, Layer};
 
@@ -15,6 +15,9 @@ pub struct ThreadConfinement {
     pub seccomp: Requirement,
     /// The only directories below which the thread may open files; empty means no file at all.
     pub mounts: Vec<MountRule>,
+    /// The connections that the thread may make; `None` means no socket at all. A thread with a network has no
+    /// mounts, and its filter refuses to open files.
+    pub network: Option<NetworkRules>,
     /// The target of the thread's attempts, whose refusal proves the layer.
     pub canary: Canary,
 }
@@ -49,6 +52,15 @@ pub struct MountRule {
     pub dir: Arc<OwnedFd>,
     /// The access below it.
     pub access: MountAccess,
+}
+
+/// The connections of a thread that may only connect: TCP over IPv4 and IPv6, to any address. It can neither
+/// bind nor listen, and has no datagrams: no system-call filter sees where a datagram goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkRules {
+    /// The ports that the thread may connect to; empty means none. Landlock holds them from version 4 on
+    /// (Linux 6.7). Below it every port is open, and the posture lists `net_connect_tcp` as missing.
+    pub ports: BTreeSet<u16>,
 }
 
 /// The access below a mount. Neither value allows executing a file, or making a device, FIFO or socket.

@@ -1,5 +1,5 @@
 //! The system-call filter of a worker thread: what a WASM guest's work on open handles needs, and no more.
-//! The much wider filter of a shell's processes is in `process.rs`.
+//! The much wider filter of a shell's processes is in `process.rs`, that of a thread that connects in `network.rs`.
 //!
 //! The default is refusal with `EPERM`, never death: a refused call is an error of that call, and the row
 //! says so. (One exception cannot be changed: a call in another architecture's convention, `int 0x80` on
@@ -25,11 +25,17 @@ use seccompiler::{
 
 use crate::{ConfineError, LayerStatus};
 
+mod network;
 mod process;
 
 /// Filters the calling thread's system calls, irrevocably.
 pub(crate) fn restrict() -> Result<LayerStatus, ConfineError> {
     install(programs()?)
+}
+
+/// Filters the system calls of the calling thread, which may connect and opens no file, irrevocably.
+pub(crate) fn restrict_to_network() -> Result<LayerStatus, ConfineError> {
+    install(network::programs()?)
 }
 
 /// Filters the system calls of the calling process, which has one thread, and of all its children.
@@ -98,13 +104,7 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         plain.into_iter().map(|number| (number, Vec::new())).collect();
 
-    // No executable pages: the engine maps a module's code before the worker exists, so a worker that asks
-    // for one runs an exploit.
-    let executable = u64::from(word(libc::PROT_EXEC));
-    for number in [libc::SYS_mmap, libc::SYS_mprotect] {
-        let prot = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(executable), 0)?;
-        rules.insert(number, vec![SeccompRule::new(vec![prot])?]);
-    }
+    rules.append(&mut common()?);
     // The pooling allocator asks with this one request which pages of an instance were written. Every other
     // ioctl is refused, above all TIOCSTI (typing into the operator's terminal).
     rules.insert(libc::SYS_ioctl, one_of(1, &[PAGEMAP_SCAN])?);
@@ -128,6 +128,19 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         0,
     )?;
     rules.insert(libc::SYS_fchmod, vec![SeccompRule::new(vec![permissions_only])?]);
+    Ok(rules)
+}
+
+/// The rules of every confined thread.
+fn common() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let mut rules = BTreeMap::new();
+    // No executable pages: the engine maps a module's code before the worker exists, so a worker that asks
+    // for one runs an exploit.
+    let executable = u64::from(word(libc::PROT_EXEC));
+    for number in [libc::SYS_mmap, libc::SYS_mprotect] {
+        let prot = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(executable), 0)?;
+        rules.insert(number, vec![SeccompRule::new(vec![prot])?]);
+    }
     // For crashes: Rust's and wasmtime's fault handlers restore the default action and return to the faulting
     // instruction; if that were refused, the thread would fault for ever. A worker must not change other
     // signals, above all the interrupting one.

@@ -64,6 +64,7 @@ impl World {
                 MountRule { dir: self.dir("read"), access: MountAccess::Read },
                 MountRule { dir: self.dir("write"), access: MountAccess::Write },
             ],
+            network: None,
             canary: self.canary(),
         }
     }

@@ -6,7 +6,9 @@ use std::{io, marker::PhantomData, thread};
 
 use crate::{
     Canary, ConfineError, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, SyscallOutcome,
-    ThreadConfinement, canary::Probe, landlock, probe_kernel, seccomp,
+    ThreadConfinement,
+    canary::{OtherPort, Probe},
+    landlock, probe_kernel, seccomp,
 };
 
 /// Proof that the calling thread is confined. It belongs to the thread on which it was made and cannot leave
@@ -21,6 +23,8 @@ use crate::{
 pub struct ProvenThread {
     posture: Posture,
     canary: Canary,
+    /// The attempts before each call.
+    per_call: Vec<Probe>,
     /// Neither `Send` nor `Sync`: on another thread it would prove that thread.
     on_this_thread: PhantomData<*const ()>,
 }
@@ -33,12 +37,13 @@ impl ProvenThread {
     }
 
     /// Proves every layer again with one refused `open` and one refused `socket`: about a microsecond, cheap
-    /// enough before each call. A waived layer is skipped.
+    /// enough before each call. A thread with a network is refused a port in place of the `open`, and a second
+    /// `socket`. A waived layer is skipped.
     ///
     /// # Errors
     /// [`ConfineError::NotRefused`]. The thread must not run another job.
     pub fn reprove(&self) -> Result<(), ConfineError> {
-        for probe in Probe::PER_CALL {
+        for &probe in &self.per_call {
             if *self.posture.layer(probe.layer()) != LayerStatus::Waived {
                 require_refused(probe, self.canary.attempt(probe))?;
             }
@@ -83,23 +88,40 @@ fn confine_on(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<Prove
             require_supported(kernel, layer)?;
         }
     }
-    let controls = control(rules)?;
+    if rules.network.is_some() && !rules.mounts.is_empty() {
+        return Err(ConfineError::MountsWithNetwork { mounts: rules.mounts.len() });
+    }
+    let abi = kernel.landlock_abi.unwrap_or_default();
+    // Open until the last attempt.
+    let other = rules.network.as_ref().map(|network| OtherPort::open(&network.ports)).transpose()?;
+    let (probes, per_call) = match &other {
+        Some(other) => (Probe::of_network(other.port, abi), Probe::of_network_per_call(other.port, abi)),
+        None => (Probe::ALL.to_vec(), Probe::PER_CALL.to_vec()),
+    };
+    let controls = control(rules, &probes)?;
+    let prove = |layer| prove(rules, controls.iter().filter(move |(probe, _)| probe.layer() == layer));
 
     rustix::thread::set_no_new_privs(true)
         .map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })?;
-    let landlock = match rules.landlock {
-        Requirement::Required => landlock::restrict(&rules.mounts, kernel.landlock_abi.unwrap_or_default())?,
-        Requirement::Waived => LayerStatus::Waived,
+    let landlock = match (rules.landlock, &rules.network) {
+        (Requirement::Required, None) => landlock::restrict(&rules.mounts, abi)?,
+        (Requirement::Required, Some(network)) => landlock::restrict_to_network(network, abi)?,
+        (Requirement::Waived, _) => LayerStatus::Waived,
     };
-    let seccomp = match rules.seccomp {
-        Requirement::Required => seccomp::restrict()?,
-        Requirement::Waived => LayerStatus::Waived,
+    // Before the filter, which refuses files to a thread with a network: its refusal would hide Landlock's.
+    let mut evidence = prove(Layer::Landlock)?;
+    let seccomp = match (rules.seccomp, &rules.network) {
+        (Requirement::Required, None) => seccomp::restrict()?,
+        (Requirement::Required, Some(_)) => seccomp::restrict_to_network()?,
+        (Requirement::Waived, _) => LayerStatus::Waived,
     };
+    evidence.extend(prove(Layer::Seccomp)?);
 
-    let evidence = prove(rules, &controls)?;
+    let ports = rules.network.as_ref().map(|network| network.ports.clone());
     Ok(ProvenThread {
-        posture: Posture::new(landlock, kernel.landlock_abi, seccomp, evidence),
+        posture: Posture::new(landlock, kernel.landlock_abi, seccomp, ports, evidence),
         canary: rules.canary.clone(),
+        per_call,
         on_this_thread: PhantomData,
     })
 }
@@ -112,9 +134,12 @@ fn require_supported(kernel: &KernelSupport, layer: Layer) -> Result<(), Confine
 }
 
 /// The negative control: every attempt that the layers must refuse has to work first.
-fn control(rules: &ThreadConfinement) -> Result<Vec<(Probe, SyscallOutcome)>, ConfineError> {
+fn control(
+    rules: &ThreadConfinement,
+    probes: &[Probe],
+) -> Result<Vec<(Probe, SyscallOutcome)>, ConfineError> {
     let mut controls = Vec::new();
-    for probe in Probe::ALL {
+    for &probe in probes {
         if rules.requirement(probe.layer()) == Requirement::Waived {
             continue;
         }
@@ -131,10 +156,10 @@ fn control(rules: &ThreadConfinement) -> Result<Vec<(Probe, SyscallOutcome)>, Co
     Ok(controls)
 }
 
-/// Repeats the attempts, each of which must now be refused in the expected way.
-fn prove(
+/// Repeats attempts, each of which must now be refused in the expected way.
+fn prove<'a>(
     rules: &ThreadConfinement,
-    controls: &[(Probe, SyscallOutcome)],
+    controls: impl Iterator<Item = &'a (Probe, SyscallOutcome)>,
 ) -> Result<Vec<Evidence>, ConfineError> {
     let mut evidence = Vec::new();
     for &(probe, before) in controls {

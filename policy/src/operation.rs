@@ -12,11 +12,14 @@ pub struct Operation {
 
 impl Operation {
     /// All operations of this build.
-    pub const ALL: &[Self] = &[Self::VAULT_COPYTO];
+    pub const ALL: &[Self] = &[Self::VAULT_COPYTO, Self::WEB_FETCH];
 
     /// Copies a file out of the vault: one step reads there, the other writes elsewhere.
     pub const VAULT_COPYTO: Self =
         Self { name: "vault_copyto", steps: &["vault_copyto_read", "vault_copyto_write"] };
+
+    /// Fetches from the web: one step makes the request, the other reads the body without any access.
+    pub const WEB_FETCH: Self = Self { name: "web_fetch", steps: &["web_fetch_request", "web_fetch_read"] };
 
     /// Whether this is the name of a step.
     #[must_use]

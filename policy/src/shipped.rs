@@ -28,6 +28,9 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("vault_copyto", ShippedOperation, SideEffecting),
     ("vault_copyto_read", ShippedOperation, ReadOnly),
     ("vault_copyto_write", ShippedOperation, SideEffecting),
+    ("web_fetch", ShippedOperation, SideEffecting),
+    ("web_fetch_read", ShippedOperation, ReadOnly),
+    ("web_fetch_request", ShippedOperation, SideEffecting),
 ];
 
 /// The tool that runs commands.

@@ -65,6 +65,7 @@ fn compile(args: &[OsString]) -> Result<Vec<u8>, Box<dyn Error>> {
         landlock: requirement(landlock)?,
         seccomp: requirement(seccomp)?,
         mounts: Vec::new(),
+        network: None,
         canary: Canary::create(Path::new(state))?,
     };
     let proven = confine_current_thread(&rules)?;

@@ -368,6 +368,7 @@ impl HostWasmToolRunner {
             landlock: self.config.landlock,
             seccomp: self.config.seccomp,
             mounts: preopens.iter().map(mount_rule).collect(),
+            network: None,
             canary: self.canary.clone(),
         };
         let busy = AtomicUsize::new(0);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_types::MAX_TRANSFER_BYTES;
+use portcullis_types::{MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES};
 
 use super::{
     GuestFault,
@@ -75,6 +75,18 @@ impl Transfer {
     #[must_use]
     pub fn new() -> Arc<Self> {
         Self::with_limit(MAX_TRANSFER_BYTES)
+    }
+
+    /// A complete transfer of bytes that are all in memory already, for a receiver alone.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Arc<Self> {
+        let transfer = Self::with_limit(MAX_TRANSFER_BYTES);
+        let mut state = transfer.state();
+        state.waiting = bytes.chunks(MAX_CHUNK_BYTES).map(<[u8]>::to_vec).collect();
+        state.bytes = bytes.len() as u64;
+        state.phase = TransferPhase::Ended;
+        drop(state);
+        transfer
     }
 
     fn with_limit(limit_bytes: u64) -> Arc<Self> {

@@ -27,6 +27,7 @@ use crate::{
     sandbox::{CompileLimits, HostWasmToolRunner, RunnerConfig},
     shell::ShellPlace,
     state,
+    web::GateTerms,
 };
 
 /// The modules of the core tools, compiled from `guest-tools/` by this crate's build script.
@@ -37,6 +38,9 @@ static CORE_MODULES: [(&str, &[u8]); 2] = [
 
 /// The module with the steps of `vault_copyto`.
 static VAULT_STEPS: &[u8] = include_bytes!(concat!(env!("PORTCULLIS_VAULT_TOOLS"), ""));
+
+/// The module with the step of `web_fetch` that reads what was fetched.
+static WEB_STEPS: &[u8] = include_bytes!(concat!(env!("PORTCULLIS_WEB_TOOLS"), ""));
 
 /// The overlay in a workspace, which may only restrict the operator's policy.
 pub const OVERLAY_FILE: &str = "portcullis.toml";
@@ -141,8 +145,16 @@ async fn build_from(
         compiler: envelope.compiler.clone(),
         compile_limits: CompileLimits::default(),
     })?;
+    let requests = GateTerms {
+        state: envelope.state.clone(),
+        landlock: requirement(&policy, Layer::Landlock),
+        seccomp: requirement(&policy, Layer::Seccomp),
+        ports: policy.network_ports(),
+        ca: files.ca(&policy)?,
+    };
     let mut builder = ToolRegistry::builder()
         .policy(policy)
+        .requests(requests)
         .state(&envelope.state)
         .guests(mounts, runner)
         .default_tools()
@@ -152,6 +164,7 @@ async fn build_from(
         builder.add_embedded(name, wasm).await?;
     }
     builder.add_steps("vault", VAULT_STEPS).await?;
+    builder.add_steps("web", WEB_STEPS).await?;
     for path in &envelope.modules {
         add_named(&mut builder, path).await?;
     }
@@ -325,6 +338,12 @@ impl PolicyFiles {
     fn modules_folder(&self, policy: &WorkspaceSecurityPolicy) -> Result<Option<PathBuf>, BootstrapError> {
         let dir = policy.modules_dir().map(|dir| place(dir, self.operator.path.as_deref()));
         Ok(dir.transpose()?)
+    }
+
+    /// The file with further trusted certificates.
+    fn ca(&self, policy: &WorkspaceSecurityPolicy) -> Result<Option<PathBuf>, BootstrapError> {
+        let ca = policy.egress().ca.as_deref().map(|ca| place(ca, self.operator.path.as_deref()));
+        Ok(ca.transpose()?)
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{
     slots::CallSlots,
     state,
     table::{ServedTools, ToolTable},
+    web::{EgressGate, GateTerms},
 };
 
 mod registration;
@@ -51,6 +52,8 @@ pub struct RegistryBuilder {
     modules: Vec<ShippedModule>,
     /// Modules whose tools are steps of operations.
     steps: Vec<ShippedModule>,
+    /// The start of the host's HTTP client. Without it no tool makes requests.
+    gate: Option<GateTerms>,
     foreign: Vec<ForeignModule>,
     refused: Vec<RefusedModule>,
     /// Names of tools that are added later.
@@ -74,6 +77,7 @@ impl RegistryBuilder {
             hooks: Vec::new(),
             modules: Vec::new(),
             steps: Vec::new(),
+            gate: None,
             foreign: Vec::new(),
             refused: Vec::new(),
             awaited: Vec::new(),
@@ -213,6 +217,12 @@ impl RegistryBuilder {
         Ok(())
     }
 
+    /// Sets how the host's HTTP client is started, and adds `web_fetch`.
+    pub(crate) fn requests(mut self, terms: GateTerms) -> Self {
+        self.gate = Some(terms);
+        self
+    }
+
     /// Loads a foreign module and asks for its declarations. Whether its tools are registered is decided
     /// when all modules are known.
     pub(crate) async fn add_outside(
@@ -253,7 +263,7 @@ impl RegistryBuilder {
         }
         registration.shipped_modules(self.modules)?;
         let has_steps = !self.steps.is_empty();
-        registration.operations(self.steps)?;
+        registration.operations(self.steps, self.gate.map(EgressGate::new))?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
         registration.output_read(&outputs, still_granted(Arc::clone(&known)))?;

@@ -17,6 +17,7 @@ use crate::{
     approval::{ApprovalPolicy, Approver},
     sandbox::TransferEnd,
     slots::CallSlot,
+    web::FetchedResponse,
 };
 
 /// A call under a fresh random id.
@@ -88,10 +89,12 @@ pub(crate) struct Owner {
 
 /// Marks a call as a step of an operation. The operation was counted and, if needed, approved with the steps'
 /// grants in view; so a step is neither asked about nor counted again.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct OperationStep {
     /// Which end of a transfer the step is, if it is one.
     pub(crate) transfer: Option<TransferEnd>,
+    /// Where the step leaves the response of its request, if it makes one.
+    pub(crate) response: Option<FetchedResponse>,
 }
 
 impl Caller {

@@ -44,6 +44,7 @@ mod spawn;
 pub mod state;
 mod table;
 mod vault;
+mod web;
 
 pub use bootstrap::{
     OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, describing_builder, runtime_builder,

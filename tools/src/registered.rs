@@ -13,7 +13,6 @@ use crate::{
     registry::RegistryError,
     sandbox::GuestModule,
     shell::{BashTool, ShellBackend},
-    vault::VaultCopy,
 };
 
 /// A registered tool.
@@ -97,12 +96,12 @@ impl RegisteredTool {
         Self::new(decl, DeclaredExtras { label, output_schema, meta }, facts, backend)
     }
 
-    /// An operation made of steps.
+    /// An operation made of steps, or a step that is no guest.
     pub(crate) fn operation(
         decl: FunctionDecl,
         label: &str,
         facts: ToolFacts,
-        operation: VaultCopy,
+        operation: impl Backend + 'static,
     ) -> Result<Self, RegistryError> {
         Self::new(decl, DeclaredExtras::only(label), facts, operation)
     }

@@ -6,7 +6,7 @@ use rustix::fs::OFlags;
 
 use super::*;
 use crate::{
-    MountAccess, MountRule,
+    MountAccess, MountRule, NetworkRules,
     testing::{World, confined, enter_stock_container, kernel_has_layers, on_fresh_thread, open},
 };
 
@@ -34,6 +34,68 @@ fn both_layers_are_proven_on_the_thread() {
     assert_eq!(value["evidence"][0]["before"], "ok");
     assert_eq!(value["evidence"][0]["after"], "EACCES");
     assert_eq!(value["summary"], posture.summary());
+}
+
+fn with_network(world: &World) -> ThreadConfinement {
+    let network = Some(NetworkRules { ports: [53, 443].into_iter().collect() });
+    ThreadConfinement { mounts: Vec::new(), network, ..world.rules() }
+}
+
+#[test]
+fn each_way_round_the_ports_is_proven_shut() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let posture = confined(&with_network(&world), |proven| proven.posture().clone());
+    assert!(posture.summary().contains(" tcp 53+443"), "{posture}");
+    assert_eq!(posture.network().map(|ports| ports.len()), Some(2));
+    for (canary, after) in [
+        ("open a file of the state folder for reading", libc::EACCES),
+        ("connect to a port that is not named", libc::EACCES),
+        ("connect by a first message (MSG_FASTOPEN)", libc::EPERM),
+        ("make a netlink socket", libc::EPERM),
+        ("make an MPTCP socket", libc::EPERM),
+        ("make a UDP socket", libc::EPERM),
+        ("make a unix socket", libc::EPERM),
+        ("bind a socket to a port", libc::EPERM),
+        ("listen on a socket", libc::EPERM),
+    ] {
+        let evidence = posture.evidence().iter().find(|evidence| evidence.canary == canary);
+        let evidence = evidence.unwrap_or_else(|| panic!("no attempt to {canary}"));
+        assert_eq!(evidence.after, SyscallOutcome::Failed(after), "{canary}");
+        assert!(evidence.is_proof(), "{evidence:?}");
+    }
+    assert_eq!(prove_on_scratch_thread(&with_network(&world)).unwrap(), posture);
+}
+
+#[test]
+fn an_old_landlock_says_that_ports_are_open() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let posture = Posture::new(
+        LayerStatus::Partial { missing: vec!["net_connect_tcp".to_owned()] },
+        Some(3),
+        LayerStatus::Enforced,
+        Some([443].into_iter().collect()),
+        Vec::new(),
+    );
+    assert_eq!(posture.summary(), "landlock=partial(abi 3 missing net_connect_tcp),seccomp=enforced");
+    let of_three = Probe::of_network(1, 3);
+    assert!(of_three.iter().all(|probe| probe.describe() != "connect to a port that is not named"));
+}
+
+#[test]
+fn a_network_and_mounts_exclude_each_other() {
+    let world = World::new();
+    let rules = ThreadConfinement { mounts: world.rules().mounts, ..with_network(&world) };
+    let error = prove_on_scratch_thread(&rules).unwrap_err();
+    // On a kernel without a layer, that is the first error.
+    assert!(
+        matches!(error, ConfineError::MountsWithNetwork { mounts: 2 } | ConfineError::LayerMissing { .. }),
+        "{error}"
+    );
 }
 
 #[test]

@@ -323,6 +323,7 @@ fn prove_without_tools(
         landlock: requirement(Layer::Landlock),
         seccomp: requirement(Layer::Seccomp),
         mounts: Vec::new(),
+        network: None,
         canary: Canary::create(&envelope.state).ok()?,
     };
     prove_on_scratch_thread(&rules).ok()

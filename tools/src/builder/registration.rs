@@ -16,6 +16,7 @@ use crate::{
     shell::{BashTool, ShellBackend},
     table::ToolTable,
     vault,
+    web::{self, EgressGate},
 };
 
 /// An embedded module with its declarations.
@@ -85,8 +86,12 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// The steps in embedded modules, and the operation made of them.
-    pub(super) fn operations(&mut self, steps: Vec<ShippedModule>) -> Result<(), RegistryError> {
+    /// The steps in embedded modules, the one that makes requests, and the operations made of them.
+    pub(super) fn operations(
+        &mut self,
+        steps: Vec<ShippedModule>,
+        gate: Option<EgressGate>,
+    ) -> Result<(), RegistryError> {
         if steps.is_empty() {
             return Ok(());
         }
@@ -98,7 +103,14 @@ impl<'a> Registration<'a> {
             }
             self.digests.push((name, module.digest().0));
         }
-        self.add(vault::tool(&self.steps)?)
+        self.add(vault::tool(&self.steps)?)?;
+        match gate {
+            Some(gate) => {
+                self.steps.insert(web::request_step(Arc::new(gate))?)?;
+                self.add(web::tool(&self.steps)?)
+            }
+            None => Ok(()),
+        }
     }
 
     /// `output_read` over this store.

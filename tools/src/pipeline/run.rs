@@ -85,10 +85,13 @@ pub(crate) async fn run(
 }
 
 /// The labels that a call brings: one for each mount that it has touched, or for each granted one where its backend
-/// cannot tell. A native tool gets no mount.
+/// cannot tell; `web` for a request. A native tool gets no mount.
 fn labels_read(checked: &Checked, grant: &Grant, usage: Option<&ResourceUsage>) -> Vec<FlowLabel> {
     if checked.tool.backend().confinement() == Confinement::Native {
         return Vec::new();
+    }
+    if checked.tool.backend().confinement() == Confinement::Egress && grant.network.is_some() {
+        return vec![FlowLabel::Web];
     }
     let is_used = |name: &str| usage.is_none_or(|usage| usage.mounts_used.iter().any(|used| **used == *name));
     let used = grant.mounts.iter().filter(|mount| is_used(mount.name.as_str()));

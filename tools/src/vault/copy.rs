@@ -168,7 +168,7 @@ impl Copy {
             on_progress: None,
             on_event: None,
             slot: Some(self.terms.slot.clone()),
-            step: Some(OperationStep { transfer }),
+            step: Some(OperationStep { transfer, ..OperationStep::default() }),
             ..self.caller.clone()
         }
     }

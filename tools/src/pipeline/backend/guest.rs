@@ -191,7 +191,7 @@ mod tests {
         for error in [WasmError::Stuck, WasmError::WorkerLost, WasmError::CodeGone] {
             assert!(!may_try_again(&error, &caller), "{error}");
         }
-        caller.step = Some(OperationStep { transfer: None });
+        caller.step = Some(OperationStep::default());
         assert!(!may_try_again(&exhausted, &caller));
     }
 }

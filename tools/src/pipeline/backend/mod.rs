@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `native.rs` | a tool of this process, on a thread that may block |
 //! | `guest.rs` | a module's tool, on a confined thread |
+//! | `egress.rs` | a request, on a thread of the host's HTTP client |
 //! | `shell.rs` | a command, at the sidecar |
 //! | `operation.rs` | the steps of an operation |
 //! | `reports.rs` | progress and partial results, on their way to the caller |
 
+mod egress;
 mod guest;
 mod native;
 mod operation;

@@ -13,6 +13,7 @@ use crate::{
     pipeline::{Host, PendingRecord},
     registered::RegisteredTool,
     vault::{Terms, VaultCopy},
+    web::{FetchTerms, WebFetch},
 };
 
 #[async_trait]
@@ -49,6 +50,34 @@ impl Backend for VaultCopy {
             on_progress: on_progress(&checked.call.id, caller),
         };
         let ran = self.run(host.steps.as_ref(), &checked.call.id, checked.args.value(), terms, caller).await;
+        Ok(TryOutcome::once(ran))
+    }
+}
+
+#[async_trait]
+impl Backend for WebFetch {
+    /// An operation reaches the network only through its request step.
+    fn confinement(&self) -> Confinement {
+        Confinement::Egress
+    }
+
+    fn absence(&self, host: &Host) -> Option<&str> {
+        host.absence_of_guests()
+    }
+
+    fn steps(&self) -> &[Arc<RegisteredTool>] {
+        self.steps()
+    }
+
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending: &mut PendingRecord,
+    ) -> Result<TryOutcome, ToolError> {
+        let CallAttempt { checked, slot, deadline, caller, host, .. } = attempt;
+        let operation_id = pending.row.operation_id.clone();
+        let terms = FetchTerms { operation_id, deadline, slot: slot.clone() };
+        let ran = self.run(host.steps.as_ref(), checked.args.value(), terms, caller).await;
         Ok(TryOutcome::once(ran))
     }
 }

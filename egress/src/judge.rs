@@ -1,0 +1,50 @@
+//! The judge of a request: the policy and the grant, as this crate sees them.
+//!
+//! The decisions are made elsewhere. This file says when they are asked for.
+
+use std::net::IpAddr;
+
+use http::Method;
+use url::Url;
+
+use crate::Limits;
+
+/// Decides about one request and what follows from it. A thread of [`crate::Egress`] calls it, so that an answer
+/// must come at once, without I/O.
+pub trait Judge: Send + Sync {
+    /// Whether this request may be made. Called before each request, those after a redirect included, and before
+    /// the host's name is resolved. The scheme is `http` or `https`, and there is no user information.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal>;
+
+    /// Whether this address may be connected to as `host`. Called for every address of a name before any of
+    /// them is dialled, and for a host that is written as an address. One refusal refuses the request: a name
+    /// with a public and a private address is refused.
+    ///
+    /// `host` is the URL's host as [`Url::host_str`] writes it, an IPv6 address in brackets.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal>;
+
+    /// Whether a redirect may be followed. Called before [`Self::request`] is asked about its target.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal>;
+
+    /// The limits of the request. Called once, before anything else.
+    fn limits(&self) -> Limits;
+}
+
+/// A judge's refusal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refusal {
+    /// The stable code of the rule, for callers and audit rows.
+    pub code: &'static str,
+    /// The reason in words, for the model: without a host path and without a secret.
+    pub reason: String,
+}

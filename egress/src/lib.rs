@@ -1,0 +1,69 @@
+//! The host's HTTP client: requests of tools, on threads that may connect and can do nothing else.
+//!
+//! A tool has no sockets. [`Egress::send`] takes a [`Request`] and a [`Judge`], which stands for the policy and
+//! the grant. The judge is asked about each request, each address that a name resolves to, and each redirect.
+//! Only judged addresses are dialled: a name is resolved once for a request, and the connection goes to an address
+//! of that answer.
+//!
+//! The threads confine themselves with `portcullis-confine`: no file, TCP to the named ports only, no other
+//! protocol. Resolver configuration, hosts file and certificates are read before. Names are asked over TCP, since
+//! no filter can bound where a datagram goes. [`Egress::posture`] is the proof, for audit rows.
+//!
+//! A connection serves one request and is closed. A pool would belong into `connection.rs`, keyed by the grant
+//! that opened the connection.
+//!
+//! This crate makes no policy: which hosts, methods and addresses are good is the judge's decision. It keeps no
+//! cookies and no cache, and it attaches no secret.
+//!
+//! ```no_run
+//! # async fn example(judge: std::sync::Arc<dyn portcullis_egress::Judge>) -> Result<(), Box<dyn std::error::Error>> {
+//! use std::{num::NonZeroUsize, path::Path};
+//! use portcullis_confine::{Canary, Requirement};
+//! use portcullis_egress::{
+//!     CancellationToken, Egress, EgressSettings, NameSettings, Request, SystemRoots, TrustedRoots,
+//! };
+//!
+//! let egress = Egress::start(EgressSettings {
+//!     canary: Canary::create(Path::new("/var/lib/portcullis"))?,
+//!     landlock: Requirement::Required,
+//!     seccomp: Requirement::Required,
+//!     ports: [443].into(),
+//!     names: NameSettings::read_system()?,
+//!     roots: TrustedRoots::read(SystemRoots::Trust, &[])?,
+//!     threads: NonZeroUsize::MIN,
+//! })?;
+//! let request = Request::get("https://api.example.com/v1".parse()?);
+//! let response = egress.send(judge, request, CancellationToken::new()).await?;
+//! assert!(response.status.is_success());
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod address;
+mod connection;
+mod decode;
+mod error;
+mod exchange;
+mod fetch;
+mod judge;
+mod limits;
+mod redirect;
+mod request;
+mod resolve;
+mod roots;
+mod target;
+mod thread;
+
+pub use error::{EgressError, FetchError};
+pub use judge::{Judge, Refusal};
+pub use limits::Limits;
+pub use request::{Request, Response};
+pub use resolve::NameSettings;
+pub use roots::{SystemRoots, TrustedRoots};
+pub use thread::{Egress, EgressSettings};
+
+pub use decode::ContentCoding;
+pub use http::{HeaderMap, HeaderValue, Method, StatusCode};
+pub use tokio_util::sync::CancellationToken;
+pub use url::Url;

@@ -1,0 +1,163 @@
+//! A request as a tool makes it, and the response as it gets it.
+
+use std::{fmt, net::SocketAddr};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use url::Url;
+
+use crate::{ContentCoding, FetchError, Limits};
+
+/// A request. `Host`, `Content-Length` and `Accept-Encoding` are set by this crate.
+#[derive(Clone)]
+pub struct Request {
+    /// The method. `CONNECT` and `TRACE` are refused.
+    pub method: Method,
+    /// The address. The fragment is not sent.
+    pub url: Url,
+    /// Further headers. Those that belong to a connection or to the framing of a message are refused.
+    pub headers: HeaderMap,
+    /// The body; empty means none.
+    pub body: Bytes,
+}
+
+impl Request {
+    /// A `GET` without headers of its own.
+    #[must_use]
+    pub fn get(url: Url) -> Self {
+        Self { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new() }
+    }
+
+    /// Refuses a request that could be read as another one, or that is too large.
+    pub(crate) fn check(&self, limits: &Limits) -> Result<(), FetchError> {
+        if matches!(self.method, Method::CONNECT | Method::TRACE) {
+            return Err(FetchError::MethodForbidden { method: self.method.clone() });
+        }
+        if let Some(name) = self.headers.keys().find(|name| FORBIDDEN.contains(name)) {
+            return Err(FetchError::HeaderForbidden { name: name.clone() });
+        }
+        let headers: usize =
+            self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        let size = self.method.as_str().len() + self.url.as_str().len() + headers + self.body.len();
+        if size > limits.request_bytes {
+            return Err(FetchError::RequestTooLarge { limit: limits.request_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// Without the query, values of headers and the body, each of which may hold a secret.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("origin", &self.url.origin().ascii_serialization())
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The response to the last request of a chain of redirects. Its status may be any but 1xx.
+#[derive(Clone)]
+pub struct Response {
+    /// The address that answered, after all redirects, without a fragment.
+    pub url: Url,
+    /// The number of redirects that were followed.
+    pub redirects: u32,
+    /// The address that was dialled.
+    pub address: SocketAddr,
+    /// The status.
+    pub status: StatusCode,
+    /// The headers as they came. `Content-Encoding` and `Content-Length` are those of the transfer; the body is
+    /// decoded.
+    pub headers: HeaderMap,
+    /// The body after decompression.
+    pub body: Bytes,
+    /// The size of the body before decompression, in bytes.
+    pub wire_bytes: usize,
+    /// The compression that was undone.
+    pub coding: ContentCoding,
+}
+
+/// Without the query, values of headers and the body.
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("origin", &self.url.origin().ascii_serialization())
+            .field("redirects", &self.redirects)
+            .field("address", &self.address)
+            .field("status", &self.status)
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .field("body_bytes", &self.body.len())
+            .field("wire_bytes", &self.wire_bytes)
+            .field("coding", &self.coding)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Headers of the connection (RFC 9110, 7.6.1), of the framing, and those that this crate sets.
+const FORBIDDEN: [HeaderName; 13] = [
+    header::HOST,
+    header::ACCEPT_ENCODING,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn request() -> Request {
+        Request::get("http://host.test/path?key=secret".parse().unwrap())
+    }
+
+    #[test]
+    fn headers_of_the_framing_are_refused() {
+        for name in FORBIDDEN {
+            let mut request = request();
+            request.headers.insert(&name, HeaderValue::from_static("x"));
+            let error = request.check(&Limits::default()).unwrap_err();
+            assert!(matches!(error, FetchError::HeaderForbidden { .. }), "{name}");
+        }
+        let mut good = request();
+        good.headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+        good.check(&Limits::default()).unwrap();
+    }
+
+    #[test]
+    fn tunnels_and_echoes_are_no_requests() {
+        for method in [Method::CONNECT, Method::TRACE] {
+            let error = Request { method, ..request() }.check(&Limits::default()).unwrap_err();
+            assert_eq!(error.code(), "method_forbidden");
+        }
+    }
+
+    #[test]
+    fn a_large_request_is_refused() {
+        let limits = Limits { request_bytes: 100, ..Limits::default() };
+        request().check(&limits).unwrap();
+        let large = Request { body: Bytes::from(vec![0; 100]), ..request() };
+        assert_eq!(large.check(&limits).unwrap_err().code(), "request_too_large");
+    }
+
+    #[test]
+    fn debug_output_holds_no_values() {
+        let mut request = request();
+        request.headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
+        request.body = Bytes::from_static(b"secret");
+        let text = format!("{request:?}");
+        assert!(!text.contains("secret") && text.contains("authorization"), "{text}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Names to addresses: the hosts file, then the machine's name servers over TCP.
+//!
+//! The configuration is read before the thread is confined. Names are asked as they are written, without the
+//! machine's search domains, and answers are not kept: each request judges what it dials.
+
+use std::{
+    fs, io,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use hickory_resolver::{
+    Hosts, TokioResolver,
+    config::{
+        ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+    },
+    net::{NetError, runtime::TokioRuntimeProvider},
+    proto::{
+        op::Query,
+        rr::{Name, RecordType},
+    },
+    system_conf::read_system_conf,
+};
+
+use crate::EgressError;
+
+/// The configuration of name resolution, as values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameSettings {
+    /// The name servers, asked over TCP (RFC 7766) in this order. Empty means that only names of
+    /// [`Self::hosts`] have addresses.
+    pub servers: Vec<SocketAddr>,
+    /// The text of a hosts file (hosts(5)), whose names no server is asked for.
+    pub hosts: String,
+    /// How long a server has for an answer. Default 5 seconds.
+    pub timeout: Duration,
+}
+
+impl NameSettings {
+    /// Reads `/etc/resolv.conf` (resolv.conf(5)) and `/etc/hosts`, which may be absent.
+    ///
+    /// # Errors
+    /// If the first cannot be read or names no server, or the second is there and cannot be read.
+    pub fn read_system() -> Result<Self, EgressError> {
+        let (config, options) = read_system_conf().map_err(|source| EgressError::NameServers { source })?;
+        let servers =
+            config.name_servers().iter().map(|server| SocketAddr::new(server.ip, DNS_PORT)).collect();
+        let hosts = match fs::read(HOSTS_FILE) {
+            // Only comments may have other characters.
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(source) => return Err(EgressError::Hosts { source }),
+        };
+        Ok(Self { servers, hosts, timeout: options.timeout })
+    }
+
+    /// Name servers without a hosts file.
+    #[must_use]
+    pub fn of_servers(servers: Vec<SocketAddr>) -> Self {
+        Self { servers, hosts: String::new(), timeout: Duration::from_secs(5) }
+    }
+}
+
+/// Resolves names on one thread.
+pub(crate) struct Resolver {
+    hosts: Hosts,
+    servers: TokioResolver,
+}
+
+impl Resolver {
+    pub(crate) fn build(settings: &NameSettings) -> Result<Self, EgressError> {
+        let mut hosts = Hosts::default();
+        hosts.read_hosts_conf(settings.hosts.as_bytes()).map_err(|source| EgressError::Hosts { source })?;
+        let servers = settings.servers.iter().map(|server| {
+            let mut connection = ConnectionConfig::tcp();
+            connection.port = server.port();
+            NameServerConfig::new(server.ip(), true, vec![connection])
+        });
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
+        let mut options = ResolverOpts::default();
+        options.timeout = settings.timeout;
+        options.attempts = 1;
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        options.use_hosts_file = ResolveHosts::Never;
+        options.cache_size = 0;
+        let servers = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+            .with_options(options)
+            .build()
+            .map_err(|source| EgressError::Resolver { source })?;
+        Ok(Self { hosts, servers })
+    }
+
+    /// All addresses of a name, asked once.
+    ///
+    /// # Cancellation
+    /// Dropping the future ends the wait; the question may still be answered, to no effect.
+    pub(crate) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NetError> {
+        // With a trailing dot, so that no search domain is tried.
+        let name = Name::from_ascii(format!("{name}."))?;
+        let listed: Vec<IpAddr> = [RecordType::A, RecordType::AAAA]
+            .into_iter()
+            .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)))
+            .flat_map(|found| {
+                found.answers().iter().filter_map(|record| record.data.ip_addr()).collect::<Vec<_>>()
+            })
+            .collect();
+        if !listed.is_empty() {
+            return Ok(listed);
+        }
+        Ok(self.servers.lookup_ip(name).await?.iter().collect())
+    }
+}
+
+const DNS_PORT: u16 = 53;
+const HOSTS_FILE: &str = "/etc/hosts";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_hosts_file_ask_no_server() {
+        let settings = NameSettings {
+            hosts: "# comment\n192.0.2.1 one.test alias.test\n2001:db8::1 one.test\n".to_owned(),
+            ..NameSettings::of_servers(Vec::new())
+        };
+        let resolver = Resolver::build(&settings).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let addresses = |name| runtime.block_on(resolver.addresses(name));
+        let both: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
+        assert_eq!(addresses("one.test").unwrap(), both);
+        assert_eq!(addresses("ALIAS.test").unwrap(), both[..1]);
+        assert!(addresses("other.test").is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! The certificates that servers are checked against, read before a thread is confined.
+
+use std::sync::Arc;
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    client::Resumption,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+
+use crate::EgressError;
+
+/// Trusted certificates. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct TrustedRoots(Arc<RootCertStore>);
+
+/// Whether the machine's certificates count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemRoots {
+    /// The machine's certificates are trusted; `SSL_CERT_FILE` and `SSL_CERT_DIR` name other ones.
+    Trust,
+    /// Only those that the caller adds are trusted.
+    Leave,
+}
+
+impl TrustedRoots {
+    /// Reads the machine's certificates, and adds those of `extra`, texts in PEM form (RFC 7468). A certificate of
+    /// the machine that cannot be read is left out, as other programs do; one of `extra` is an error.
+    ///
+    /// # Errors
+    /// [`EgressError::Root`], and [`EgressError::NoRoots`] if no certificate remains.
+    pub fn read(system: SystemRoots, extra: &[&[u8]]) -> Result<Self, EgressError> {
+        let mut store = RootCertStore::empty();
+        if system == SystemRoots::Trust {
+            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        for text in extra {
+            for (index, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
+                let certificate =
+                    certificate.map_err(|source| EgressError::Root { index, source: source.into() })?;
+                store
+                    .add(certificate)
+                    .map_err(|source| EgressError::Root { index, source: source.into() })?;
+            }
+        }
+        if store.is_empty() {
+            return Err(EgressError::NoRoots);
+        }
+        Ok(Self(Arc::new(store)))
+    }
+
+    /// TLS 1.2 and 1.3, HTTP/1.1 only. No session is resumed: a session ticket would tell a server that two
+    /// requests come from one process, whichever grants they have.
+    pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>, EgressError> {
+        let provider = Arc::new(ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|source| EgressError::Tls { source })?
+            .with_root_certificates(Arc::clone(&self.0))
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_certificate_at_all_is_an_error() {
+        assert!(matches!(TrustedRoots::read(SystemRoots::Leave, &[]), Err(EgressError::NoRoots)));
+        assert!(matches!(TrustedRoots::read(SystemRoots::Leave, &[b"text"]), Err(EgressError::NoRoots)));
+    }
+
+    #[test]
+    fn a_damaged_extra_certificate_is_an_error() {
+        let text: &[u8] = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let error = TrustedRoots::read(SystemRoots::Leave, &[text]).unwrap_err();
+        assert!(matches!(error, EgressError::Root { index: 0, .. }), "{error}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Requests that end before their response: by a deadline, by the caller, by a bug.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{IpAddr, TcpStream},
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use portcullis_egress::{CancellationToken, Judge, Limits, Method, Refusal, Request, Url};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::world::{Asked, Client, Server, assert_code, ok, send};
+
+/// A server that begins a response and tells so, and tells when the client has closed the connection.
+fn hanging(told: UnboundedSender<&'static str>) -> Server {
+    Server::start(move |_head, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf");
+        told.send("begun").unwrap();
+        until_closed(stream);
+        told.send("closed").unwrap();
+    })
+}
+
+fn until_closed(stream: &mut TcpStream) {
+    let _closed = stream.read_to_end(&mut Vec::new());
+}
+
+fn judge(limits: Limits) -> Arc<Asked> {
+    Arc::new(Asked { limits, ..Asked::default() })
+}
+
+#[tokio::test]
+async fn cancelling_closes_the_connection() {
+    let (told, mut heard) = unbounded_channel();
+    let server = hanging(told);
+    let client = Client::new(&[server.port]);
+    let cancel = CancellationToken::new();
+    let request = Request::get(server.url("/").parse().unwrap());
+    let (result, ()) =
+        tokio::join!(client.egress.send(judge(Limits::default()), request, cancel.clone()), async {
+            assert_eq!(heard.recv().await, Some("begun"));
+            cancel.cancel();
+        });
+    assert_code(result, "cancelled");
+    assert_eq!(heard.recv().await, Some("closed"));
+}
+
+#[tokio::test]
+async fn dropping_a_request_closes_the_connection() {
+    let (told, mut heard) = unbounded_channel();
+    let server = hanging(told);
+    let client = Client::new(&[server.port]);
+    let (judge, url) = (judge(Limits::default()), server.url("/"));
+    tokio::select! {
+        result = client.get(&url, &judge) => panic!("{result:?}"),
+        begun = heard.recv() => assert_eq!(begun, Some("begun")),
+    }
+    assert_eq!(heard.recv().await, Some("closed"));
+}
+
+#[tokio::test]
+async fn dropping_the_client_closes_its_connections() {
+    let (told, mut heard) = unbounded_channel();
+    let server = hanging(told);
+    let client = Client::new(&[server.port]);
+    let judge = judge(Limits::default());
+    let url = server.url("/");
+    {
+        let mut request = std::pin::pin!(client.get(&url, &judge));
+        tokio::select! {
+            result = &mut request => panic!("{result:?}"),
+            _begun = heard.recv() => {}
+        }
+    }
+    drop(client);
+    assert_eq!(heard.recv().await, Some("closed"));
+}
+
+#[tokio::test]
+async fn a_dripping_body_ends_at_the_deadline() {
+    let server = Server::start(|_head, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\n\r\n");
+        let (_keep, never) = mpsc::channel::<()>();
+        while stream.write_all(b"a").is_ok() {
+            // A byte at a time, each well before any limit of its own.
+            let _elapsed = never.recv_timeout(Duration::from_millis(10));
+        }
+    });
+    let limits = Limits { total: Duration::from_millis(300), ..Limits::default() };
+    let result = Client::new(&[server.port]).get(&server.url("/"), &judge(limits)).await;
+    assert_code(result, "total_timeout");
+}
+
+#[tokio::test]
+async fn a_silent_server_ends_at_its_deadline() {
+    let server = Server::start(|_head, stream| until_closed(stream));
+    let limits = Limits { first_byte: Duration::from_millis(100), ..Limits::default() };
+    let result = Client::new(&[server.port]).get(&server.url("/"), &judge(limits)).await;
+    assert_code(result, "first_byte_timeout");
+}
+
+struct Panicking;
+
+impl Judge for Panicking {
+    fn request(&self, _method: &Method, _url: &Url) -> Result<(), Refusal> {
+        panic!("a bug in a judge")
+    }
+
+    fn address(&self, _host: &str, _port: u16, _address: IpAddr) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_own_request_only() {
+    let server = Server::answering(ok("hi"));
+    let client = Client::new(&[server.port]);
+    let request = Request::get(server.url("/").parse().unwrap());
+    let result = client.egress.send(Arc::new(Panicking), request, CancellationToken::new()).await;
+    assert_code(result, "stopped");
+    client.get(&server.url("/"), &judge(Limits::default())).await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_on_one_thread_take_turns() {
+    let (told, mut heard) = unbounded_channel();
+    let (slow, quick) = (hanging(told), Server::answering(ok("hi")));
+    let client = Client::new(&[slow.port, quick.port]);
+    let (judge, url) = (judge(Limits::default()), slow.url("/"));
+    let mut waiting = std::pin::pin!(client.get(&url, &judge));
+    tokio::select! {
+        result = &mut waiting => panic!("{result:?}"),
+        _begun = heard.recv() => {}
+    }
+    assert_eq!(&client.get(&quick.url("/"), &judge).await.unwrap().body[..], b"hi");
+}

@@ -1,0 +1,71 @@
+//! Responses that say their length twice, wrongly, or not at all.
+
+use portcullis_egress::Limits;
+
+use crate::world::{ask, assert_code};
+
+async fn body_of(answer: &str) -> Result<String, &'static str> {
+    let response = ask(answer, Limits::default()).await.map_err(|error| error.code())?;
+    Ok(String::from_utf8(response.body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn a_body_ends_by_length_chunks_or_connection() {
+    assert_eq!(body_of("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap(), "hi");
+    let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n1\r\ni\r\n0\r\n\r\n";
+    assert_eq!(body_of(chunks).await.unwrap(), "hi");
+    assert_eq!(body_of("HTTP/1.1 200 OK\r\n\r\nhi").await.unwrap(), "hi");
+    assert_eq!(body_of("HTTP/1.1 204 No Content\r\n\r\n").await.unwrap(), "");
+}
+
+#[tokio::test]
+async fn a_second_length_is_refused() {
+    for (headers, code) in [
+        ("content-length: 2\r\ncontent-length: 3", "response_invalid"),
+        ("content-length: 2, 3", "response_invalid"),
+        ("content-length: -2", "response_invalid"),
+        ("content-length: 2\r\ncontent-length: 2", "response_framing"),
+        ("content-length: 2\r\ntransfer-encoding: chunked", "response_framing"),
+        ("transfer-encoding: gzip, chunked", "response_framing"),
+        ("transfer-encoding: chunked\r\ntransfer-encoding: chunked", "response_framing"),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
+        assert_eq!(body_of(&answer).await, Err(code), "{headers}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_shorter_than_its_length_is_cut_off() {
+    let short = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhi";
+    assert_eq!(body_of(short).await, Err("response_truncated"));
+}
+
+#[tokio::test]
+async fn bytes_after_the_length_are_not_read() {
+    assert_eq!(body_of("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhidden").await.unwrap(), "hi");
+}
+
+#[tokio::test]
+async fn faulty_chunks_are_refused() {
+    for (chunks, code) in [
+        ("zz\r\nhi\r\n0\r\n\r\n", "response_invalid"),
+        ("ffffffffffffffffff\r\nhi\r\n", "response_invalid"),
+        ("2\r\nhi!!0\r\n\r\n", "response_invalid"),
+        ("2\r\nhi\r\n", "response_truncated"),
+        ("5\r\nhi", "response_truncated"),
+        ("", "response_truncated"),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
+        assert_eq!(body_of(&answer).await, Err(code), "{chunks:?}");
+    }
+}
+
+#[tokio::test]
+async fn other_protocols_are_no_response() {
+    for answer in ["SSH-2.0-OpenSSH\r\n", "HTTP/2 200\r\n\r\n", "hello\r\n\r\n"] {
+        assert_eq!(body_of(answer).await, Err("response_invalid"), "{answer:?}");
+    }
+    let upgrade = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+    assert_eq!(body_of(upgrade).await, Err("response_framing"));
+    assert_code(ask("", Limits::default()).await, "response_truncated");
+}

@@ -1,0 +1,10 @@
+//! Requests as a tool makes them, over confined threads, against servers that behave and servers that do not.
+
+mod confinement;
+mod endings;
+mod framing;
+mod names;
+mod redirects;
+mod sizes;
+mod tls;
+mod world;

@@ -1,0 +1,234 @@
+//! Servers in threads of their own, a judge that keeps what it is asked, and confined threads that ask.
+
+use std::{
+    io::{BufRead as _, BufReader, Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use portcullis_confine::{Canary, Layer, Requirement, probe_kernel};
+use portcullis_egress::{
+    CancellationToken, Egress, EgressSettings, FetchError, Judge, Limits, Method, NameSettings, Refusal,
+    Request, Response, SystemRoots, TrustedRoots, Url,
+};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+/// A server on the loopback device.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// `serve` gets each request's head and the connection.
+    pub(crate) fn start(serve: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Self {
+        Self::listen(move |mut stream, requests| {
+            let head = read_head(&mut stream);
+            // The attempt of a canary connects and goes.
+            if !head.is_empty() {
+                requests.fetch_add(1, Ordering::SeqCst);
+                serve(&head, &mut stream);
+            }
+        })
+    }
+
+    /// The same answer to every request.
+    pub(crate) fn answering(answer: impl Into<Vec<u8>>) -> Self {
+        let answer = answer.into();
+        Self::start(move |_head, stream| send(stream, &answer))
+    }
+
+    /// `serve` gets each connection.
+    pub(crate) fn listen(serve: impl Fn(TcpStream, &AtomicUsize) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let (counter, serve) = (Arc::clone(&requests), Arc::new(serve));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (counter, serve) = (Arc::clone(&counter), Arc::clone(&serve));
+                thread::spawn(move || serve(stream.unwrap(), &counter));
+            }
+        });
+        Self { port, requests }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+/// A request's head, or what came of it.
+pub(crate) fn read_head(stream: &mut impl Read) -> String {
+    let (mut reader, mut head) = (BufReader::with_capacity(1, stream), String::new());
+    while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0) {}
+    head
+}
+
+/// Writes as much as the client takes.
+pub(crate) fn send(stream: &mut impl Write, bytes: &[u8]) {
+    let _gone = stream.write_all(bytes).and_then(|()| stream.flush());
+}
+
+/// A complete response with a length.
+pub(crate) fn ok(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+pub(crate) fn redirect(location: &str) -> String {
+    format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")
+}
+
+/// Lets everything through but some addresses, and keeps the questions.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub(crate) limits: Limits,
+    pub(crate) refused: Vec<IpAddr>,
+    pub(crate) questions: Mutex<Vec<String>>,
+}
+
+impl Asked {
+    fn note(&self, question: String) {
+        self.questions.lock().unwrap().push(question);
+    }
+}
+
+impl Judge for Asked {
+    fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal> {
+        self.note(format!("{method} {}", url.path()));
+        Ok(())
+    }
+
+    fn address(&self, host: &str, _port: u16, address: IpAddr) -> Result<(), Refusal> {
+        self.note(format!("{host} {address}"));
+        if self.refused.contains(&address) {
+            return Err(Refusal { code: "address_private", reason: format!("{host} is private") });
+        }
+        Ok(())
+    }
+
+    fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
+        self.note(format!("{} to {}", from.path(), to.path()));
+        Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits.clone()
+    }
+}
+
+/// An authority and its certificates.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) pem: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A server's TLS with a certificate of this authority.
+    pub(crate) fn issue(&self, params: CertificateParams) -> Arc<rustls::ServerConfig> {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        server_config(certificate.der().clone(), &key)
+    }
+}
+
+pub(crate) fn server_config(
+    certificate: rustls::pki_types::CertificateDer<'static>,
+    key: &KeyPair,
+) -> Arc<rustls::ServerConfig> {
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    Arc::new(config)
+}
+
+/// A confined client that may connect to these ports. It keeps the state folder of its canary.
+pub(crate) struct Client {
+    pub(crate) egress: Egress,
+    _state: tempfile::TempDir,
+}
+
+impl Client {
+    pub(crate) fn new(ports: &[u16]) -> Self {
+        Self::with(ports, NameSettings::of_servers(Vec::new()), &Authority::new().pem)
+    }
+
+    pub(crate) fn with(ports: &[u16], names: NameSettings, authority: &str) -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let settings = EgressSettings {
+            canary: Canary::create(state.path()).unwrap(),
+            landlock: requirement(Layer::Landlock),
+            seccomp: requirement(Layer::Seccomp),
+            ports: ports.iter().copied().collect(),
+            names,
+            roots: TrustedRoots::read(SystemRoots::Leave, &[authority.as_bytes()]).unwrap(),
+            threads: NonZeroUsize::MIN,
+        };
+        Self { egress: Egress::start(settings).unwrap(), _state: state }
+    }
+
+    pub(crate) async fn get(&self, url: &str, judge: &Arc<Asked>) -> Result<Response, FetchError> {
+        self.send(Request::get(url.parse().unwrap()), judge).await
+    }
+
+    pub(crate) async fn send(&self, request: Request, judge: &Arc<Asked>) -> Result<Response, FetchError> {
+        self.egress.send(Arc::<Asked>::clone(judge), request, CancellationToken::new()).await
+    }
+}
+
+/// A layer that the kernel lacks is left out and said, or fails where a missing layer is a failure.
+fn requirement(layer: Layer) -> Requirement {
+    let kernel = probe_kernel();
+    let Some(reason) = kernel.missing(layer) else {
+        return Requirement::Required;
+    };
+    let set = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
+    assert!(
+        !set("PORTCULLIS_REQUIRE_KERNEL", "1") && !set("CI", "true"),
+        "this machine must have every layer, but {reason}"
+    );
+    println!("without {layer}: {reason}");
+    Requirement::Waived
+}
+
+/// Asks a server that always gives this answer, under these limits.
+pub(crate) async fn ask(answer: impl Into<Vec<u8>>, limits: Limits) -> Result<Response, FetchError> {
+    let server = Server::answering(answer);
+    let judge = Arc::new(Asked { limits, ..Asked::default() });
+    Client::new(&[server.port]).get(&server.url("/"), &judge).await
+}
+
+/// Expects this code.
+#[track_caller]
+pub(crate) fn assert_code(result: Result<Response, FetchError>, code: &str) {
+    match result {
+        Ok(response) => panic!("{code} was expected, and {response:?} came"),
+        Err(error) => assert_eq!(error.code(), code, "{error:?}"),
+    }
+}
+
+pub(crate) fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}

@@ -1,0 +1,98 @@
+//! Starts the host's HTTP client at the first request, so that a process which requests nothing pays nothing.
+
+use std::{collections::BTreeSet, fs, io, num::NonZeroUsize, path::PathBuf};
+
+use portcullis_confine::{Canary, Requirement};
+use portcullis_egress::{Egress, EgressError, EgressSettings, NameSettings, SystemRoots, TrustedRoots};
+use portcullis_types::{ToolError, chain};
+use tokio::sync::OnceCell;
+
+/// The client's threads. One does for many requests, which wait more than they compute.
+const THREADS: NonZeroUsize = NonZeroUsize::MIN;
+
+/// The most bytes of the file with further certificates: 1 MiB.
+const MAX_CA_BYTES: u64 = 1 << 20;
+
+/// What the client is started with.
+#[derive(Debug, Clone)]
+pub(crate) struct GateTerms {
+    /// The state folder, whose canary proves the confinement.
+    pub(crate) state: PathBuf,
+    pub(crate) landlock: Requirement,
+    pub(crate) seccomp: Requirement,
+    /// The ports of all rules of the policy.
+    pub(crate) ports: BTreeSet<u16>,
+    /// The file with further certificates.
+    pub(crate) ca: Option<PathBuf>,
+}
+
+/// The client, or the terms to start it.
+#[derive(Debug)]
+pub(crate) struct EgressGate {
+    terms: GateTerms,
+    started: OnceCell<Egress>,
+}
+
+/// Why the client could not be started.
+#[derive(Debug, thiserror::Error)]
+enum GateError {
+    #[error("read the certificates in {}", .path.display())]
+    Ca { path: PathBuf, source: io::Error },
+    #[error("prepare the proof of confinement")]
+    Canary(#[source] portcullis_confine::ConfineError),
+    #[error(transparent)]
+    Egress(#[from] EgressError),
+    #[error("the thread that starts the client has panicked")]
+    Panicked,
+}
+
+impl EgressGate {
+    pub(crate) fn new(terms: GateTerms) -> Self {
+        Self { terms, started: OnceCell::new() }
+    }
+
+    /// The client. A failed start is tried again by the next call: a name server may be configured meanwhile.
+    ///
+    /// # Errors
+    /// `unavailable`: no request is ever made outside of the confined threads.
+    pub(crate) async fn client(&self) -> Result<&Egress, ToolError> {
+        let started = self.started.get_or_try_init(|| async {
+            let terms = self.terms.clone();
+            let start = tokio::task::spawn_blocking(move || start(&terms));
+            start.await.unwrap_or(Err(GateError::Panicked))
+        });
+        started.await.map_err(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the HTTP client cannot be started");
+            ToolError::unavailable("the network cannot be reached from here")
+                .with_operator_detail(chain(&error))
+        })
+    }
+}
+
+fn start(terms: &GateTerms) -> Result<Egress, GateError> {
+    let ca = terms
+        .ca
+        .as_ref()
+        .map(|path| read_bounded(path).map_err(|source| GateError::Ca { path: path.clone(), source }));
+    let ca = ca.transpose()?;
+    let ca: Vec<&[u8]> = ca.as_deref().into_iter().collect();
+    Ok(Egress::start(EgressSettings {
+        canary: Canary::create(&terms.state).map_err(GateError::Canary)?,
+        landlock: terms.landlock,
+        seccomp: terms.seccomp,
+        ports: terms.ports.clone(),
+        names: NameSettings::read_system()?,
+        roots: TrustedRoots::read(SystemRoots::Trust, &ca)?,
+        threads: THREADS,
+    })?)
+}
+
+fn read_bounded(path: &PathBuf) -> io::Result<Vec<u8>> {
+    let length = fs::metadata(path)?.len();
+    if length > MAX_CA_BYTES {
+        return Err(io::Error::other(format!(
+            "the file has {length} bytes; at most {MAX_CA_BYTES} are read"
+        )));
+    }
+    fs::read(path)
+}

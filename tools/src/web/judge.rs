@@ -1,0 +1,82 @@
+//! Answers the questions of the HTTP client by the grant of the call.
+
+use std::{
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use portcullis_egress::{Judge, Limits, Method, Refusal, Url};
+use portcullis_policy::{Authority, Denial, DenialCode, Grant};
+
+/// The grant of one call, as the client's judge.
+#[derive(Debug)]
+pub(crate) struct GrantJudge {
+    grant: Grant,
+    limits: Limits,
+    /// The denial behind the refusal that the client reports, with its rule and hint.
+    denial: Mutex<Option<Denial>>,
+}
+
+impl GrantJudge {
+    /// A judge for requests that take this long at most.
+    pub(crate) fn new(grant: Grant, time_limit: Duration) -> Self {
+        let (max_redirects, bytes) = match &grant.network {
+            Some(network) => (network.max_redirects, network.max_response.0),
+            None => (0, 0),
+        };
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let limits = Limits {
+            max_redirects,
+            wire_bytes: bytes,
+            response_bytes: bytes,
+            total: time_limit,
+            ..Limits::default()
+        };
+        Self { grant, limits, denial: Mutex::new(None) }
+    }
+
+    /// The denial of a refused request.
+    pub(crate) fn take_denial(&self) -> Option<Denial> {
+        self.denial.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn refuse(&self, denial: Denial) -> Refusal {
+        let refusal = Refusal { code: denial.code.as_str(), reason: denial.message() };
+        *self.denial.lock().unwrap_or_else(PoisonError::into_inner) = Some(denial);
+        refusal
+    }
+}
+
+impl Judge for GrantJudge {
+    fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal> {
+        let judged = self.grant.judge_request(method.as_str(), url.as_str());
+        judged.map(|_judged| ()).map_err(|denial| self.refuse(denial))
+    }
+
+    fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
+        // The scheme does not matter here: the request itself was judged.
+        let authority = Authority::parse(&format!("https://{host}:{port}")).map_err(|_invalid| {
+            self.refuse(Denial {
+                code: DenialCode::UrlRefused,
+                rule: format!("profiles.{}", self.grant.profile),
+                subject: host.to_owned(),
+                hint: String::new(),
+            })
+        })?;
+        let judged = self.grant.judge_address(authority.host(), port, address);
+        judged.map(|_judged| ()).map_err(|denial| self.refuse(denial))
+    }
+
+    fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
+        let judge = || {
+            let from = self.grant.judge_request(Method::GET.as_str(), from.as_str())?;
+            self.grant.judge_redirect(&from, Method::GET.as_str(), to.as_str()).map(|_judged| ())
+        };
+        judge().map_err(|denial| self.refuse(denial))
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits.clone()
+    }
+}
