@@ -14,6 +14,7 @@ mod file_search;
 mod file_write;
 mod limits;
 mod vault_copyto;
+mod web_page;
 
 pub use file_delete::{FileDelete, file_delete, file_delete_tool};
 pub use file_edit::{FileEdit, file_edit, file_edit_tool};
@@ -25,6 +26,7 @@ pub use vault_copyto::{
     VaultCopytoRead, VaultCopytoWrite, vault_copyto_read, vault_copyto_read_tool, vault_copyto_write,
     vault_copyto_write_tool,
 };
+pub use web_page::{PageContent, PageEffort, PageFormat, PagePart, PageSource, WebPage, read_page};
 
 #[doc(hidden)]
 pub use self::{
