@@ -65,7 +65,7 @@ pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (Kind, String) {
         _ => Some(Kind::Other),
     };
     match named {
-        Some(Kind::Text | Kind::Xml | Kind::Html) if is_binary(bytes) => (Kind::Other, known(essence)),
+        Some(Kind::Text | Kind::Xml | Kind::Html) if is_binary(bytes, MANY) => (Kind::Other, known(essence)),
         // Servers send pages as plain text by mistake, but text/plain that begins like a page is most often
         // its source, asked for as such.
         Some(kind) => (kind, known(essence)),
@@ -110,7 +110,7 @@ fn by_signature(bytes: &[u8]) -> Option<(Kind, &'static str)> {
 
 /// The kind of a body whose header says nothing.
 fn by_text(bytes: &[u8], essence: &str) -> (Kind, String) {
-    if is_binary(bytes) {
+    if is_binary(bytes, ANY) {
         return (Kind::Other, known(essence));
     }
     let start = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
@@ -144,14 +144,20 @@ fn begins_html(start: &[u8]) -> bool {
     })
 }
 
+/// How many control characters make a body binary, in thousandths of its beginning: where it is said to be text, a
+/// stray one is a fault of the page.
+const MANY: usize = 50;
+const ANY: usize = 0;
+
 /// Whether the first bytes are no text in any encoding: control characters that no text has. UTF-16 has NUL
 /// bytes, and is known by its byte order mark.
-fn is_binary(bytes: &[u8]) -> bool {
+fn is_binary(bytes: &[u8], allowed: usize) -> bool {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return false;
     }
     let start = &bytes[..bytes.len().min(1024)];
-    start.iter().any(|byte| matches!(byte, 0..=0x08 | 0x0e..=0x1a | 0x1c..=0x1f))
+    let controls = start.iter().filter(|byte| matches!(byte, 0..=0x08 | 0x0e..=0x1a | 0x1c..=0x1f)).count();
+    controls * 1000 > start.len() * allowed
 }
 
 #[cfg(test)]

@@ -159,7 +159,7 @@ fn soup() -> impl Strategy<Value = String> {
         "<ul>", "</ul>", "<pre>", "</pre>", "<code>", "text ", "é", "&amp;", "&#x202e;", "<", ">", "\"", "<!--", "-->",
         "<script>", "</script>", "<svg>", "<math>", "</svg>", "<style>", "<title>", "<h1>", "</h1>", "<br>", "<hr>",
         "<img alt=i src=x>", "<template>", "<select><option>", "<frameset><frame src=y>", "<plaintext>", "\u{1b}[1m",
-        "<p style='display:none'>", "<dl><dt>", "<dd>", "<blockquote>", "<th colspan=9>", "<a", "<p a=\"", "\0",
+        "<p style='display:none'>", "<dl><dt>", "<dd>", "<blockquote>", "<th colspan=9>", "<a", "<p a=\"", "a stray \0 in a text that is otherwise none",
         "<noscript>", "<span class=author>x</span>", "</html>", "<body>", "<base href=//x>", "<![CDATA[", "\n",
     ]);
     prop::collection::vec(piece, 0..120).prop_map(|pieces| pieces.concat())
