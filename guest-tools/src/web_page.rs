@@ -154,7 +154,8 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
     let metadata = metadata::read(&tree);
     let links = Links::new(url, metadata.base.as_deref());
     clean::clean(&mut tree);
-    let page = |text, title, part| WebPage { title, part, ..WebPage::of(String::new(), PageContent::Text(text)) };
+    let page =
+        |text, title, part| WebPage { title, part, ..WebPage::of(String::new(), PageContent::Text(text)) };
     let style = match format {
         PageFormat::Html => return page(markup::shown(&tree, &links), metadata.title, PagePart::Whole),
         PageFormat::Text => Style::Text,
@@ -174,7 +175,10 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
 /// Puts the title before a text that does not begin with it, and the author below.
 fn with_head(text: &str, title: Option<&str>, found: &article::Article, style: Style) -> String {
     let mut head = String::new();
-    let title = found.title.as_deref().map_or_else(|| title.map(Cow::Borrowed), |title| Some(Cow::Owned(one_line(title))));
+    let title = found
+        .title
+        .as_deref()
+        .map_or_else(|| title.map(Cow::Borrowed), |title| Some(Cow::Owned(one_line(title))));
     let has_title = text.lines().take(12).any(|line| line.starts_with("# "))
         || title.as_deref().is_some_and(|title| text.lines().take(6).any(|line| line.contains(title)));
     if let (Some(title), false) = (&title, has_title) {

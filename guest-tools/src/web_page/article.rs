@@ -1,6 +1,9 @@
 //! The readable part of a page: what Mozilla's Readability finds, or the body where that keeps too little.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+};
 
 use super::{
     markup,
@@ -44,8 +47,12 @@ pub(super) fn find(tree: Tree, head: &str, url: &str) -> Article {
     let Ok(found) = legible::parse(&page, address, Some(options)) else { return body(tree, None) };
     drop(page);
     let extract = Tree::parse(&found.content);
+    // The words themselves, not their number: the extract of a short page may be its footer.
     let main = words(&tree, Some(&boilerplate(&tree)));
-    if words(&extract, None) * 100 < main * KEPT_PERCENT {
+    let extracted = words(&extract, None);
+    let common: usize =
+        main.iter().map(|(word, count)| extracted.get(word).copied().unwrap_or(0).min(*count)).sum();
+    if common * 100 < total(&main) * KEPT_PERCENT {
         return body(tree, Some(found));
     }
     let title = Some(found.title).filter(|title| !title.trim().is_empty());
@@ -55,7 +62,7 @@ pub(super) fn find(tree: Tree, head: &str, url: &str) -> Article {
 /// The body without navigation; all of it where hardly a word would be left.
 pub(super) fn body(mut tree: Tree, found: Option<legible::Article>) -> Article {
     let aside = boilerplate(&tree);
-    if words(&tree, Some(&aside)) * 5 >= words(&tree, None) {
+    if total(&words(&tree, Some(&aside))) * 5 >= total(&words(&tree, None)) {
         for id in aside {
             tree.remove(id);
         }
@@ -64,19 +71,32 @@ pub(super) fn body(mut tree: Tree, found: Option<legible::Article>) -> Article {
     Article { tree, byline: None, published: None, title, extracted: false }
 }
 
-/// How many words a tree has, outside some elements.
-fn words(tree: &Tree, without: Option<&HashSet<NodeId>>) -> usize {
+/// The words of a tree outside some elements, by their hash, and how much of each there is. Scripts without spaces
+/// have one long word for a sentence, which counts as several.
+fn words(tree: &Tree, without: Option<&HashSet<NodeId>>) -> HashMap<u64, usize> {
     let mut walk = tree.walk(ROOT);
-    let mut count = 0;
+    let mut found = HashMap::new();
+    // Fixed keys, so that two sets can be compared; a page that makes words collide loses words of its own.
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
     while let Some(step) = walk.next() {
         let Step::Open(id) = step else { continue };
         match tree.data(id) {
-            NodeData::Text(text) => count += text.split_whitespace().map(|word| 1 + word.len() / 12).sum::<usize>(),
-            NodeData::Element { .. } if without.is_some_and(|without| without.contains(&id)) => walk.leave(id),
+            NodeData::Text(text) => {
+                for word in text.split_whitespace() {
+                    *found.entry(hasher.hash_one(word)).or_default() += 1 + word.len() / 12;
+                }
+            }
+            NodeData::Element { .. } if without.is_some_and(|without| without.contains(&id)) => {
+                walk.leave(id)
+            }
             NodeData::Element { .. } => {}
         }
     }
-    count
+    found
+}
+
+fn total(words: &HashMap<u64, usize>) -> usize {
+    words.values().sum()
 }
 
 /// The elements that lead elsewhere instead of saying something.
@@ -96,8 +116,9 @@ fn boilerplate(tree: &Tree) -> HashSet<NodeId> {
 
 fn is_boilerplate(tree: &Tree, id: NodeId, name: &str) -> bool {
     let role = tree.attribute(id, "role").unwrap_or_default();
-    let of_role = ["navigation", "banner", "contentinfo", "search", "complementary", "menu", "menubar", "alertdialog"]
-        .contains(&role);
+    let of_role =
+        ["navigation", "banner", "contentinfo", "search", "complementary", "menu", "menubar", "alertdialog"]
+            .contains(&role);
     let of_name = match name {
         "nav" | "aside" | "footer" | "dialog" => !is_in_content(tree, id),
         "header" => !is_in_content(tree, id) && !has_heading(tree, id),
@@ -125,8 +146,27 @@ fn has_heading(tree: &Tree, id: NodeId) -> bool {
 /// Whether class or id name a part of the page that is no content.
 fn is_named_so(tree: &Tree, id: NodeId) -> bool {
     const WORDS: [&str; 22] = [
-        "cookie", "cookies", "consent", "gdpr", "ad", "ads", "advert", "advertisement", "banner", "sidebar", "nav", "navbar",
-        "navigation", "menu", "breadcrumb", "breadcrumbs", "footer", "newsletter", "share", "social", "related",
+        "cookie",
+        "cookies",
+        "consent",
+        "gdpr",
+        "ad",
+        "ads",
+        "advert",
+        "advertisement",
+        "banner",
+        "sidebar",
+        "nav",
+        "navbar",
+        "navigation",
+        "menu",
+        "breadcrumb",
+        "breadcrumbs",
+        "footer",
+        "newsletter",
+        "share",
+        "social",
+        "related",
         "popup",
     ];
     ["class", "id"].into_iter().filter_map(|name| tree.attribute(id, name)).any(|value| {

@@ -67,9 +67,8 @@ fn guess(bytes: &[u8], domain: Option<&str>) -> &'static Encoding {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(part, part.len() == bytes.len());
     // The detector panics on a domain with upper-case or other characters: it takes punycode only.
-    let domain = domain.filter(|domain| {
-        !domain.is_empty() && domain.bytes().all(|byte| byte.is_ascii_lowercase())
-    });
+    let domain =
+        domain.filter(|domain| !domain.is_empty() && domain.bytes().all(|byte| byte.is_ascii_lowercase()));
     // A long text that is not whole UTF-8 may still be UTF-8 with one broken byte.
     let allow = if utf8_with_few_faults(part) { Utf8Detection::Allow } else { Utf8Detection::Deny };
     if allow == Utf8Detection::Allow {

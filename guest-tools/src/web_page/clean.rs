@@ -8,8 +8,8 @@ use super::{
 
 /// Elements without readable content.
 const UNREAD: [&str; 19] = [
-    "script", "style", "template", "svg", "canvas", "iframe", "object", "embed", "applet", "audio", "video", "input",
-    "select", "button", "datalist", "link", "meta", "map", "title",
+    "script", "style", "template", "svg", "canvas", "iframe", "object", "embed", "applet", "audio", "video",
+    "input", "select", "button", "datalist", "link", "meta", "map", "title",
 ];
 
 /// Cleans a tree in place.
@@ -69,7 +69,8 @@ fn formula(tree: &mut Tree, id: NodeId) {
 /// Puts a link in place of a frame of a frameset.
 fn frame(tree: &mut Tree, id: NodeId) {
     let Some(target) = tree.attribute(id, "src").map(str::to_owned) else { return };
-    let name = tree.attribute(id, "title").or_else(|| tree.attribute(id, "name")).unwrap_or("frame").to_owned();
+    let name =
+        tree.attribute(id, "title").or_else(|| tree.attribute(id, "name")).unwrap_or("frame").to_owned();
     if let NodeData::Element { name, .. } = tree.data_mut(id) {
         "p".clone_into(name);
     }
@@ -155,7 +156,10 @@ fn authors_of_posts(tree: &mut Tree) {
         // The highest element around that is one line: its siblings are the post.
         let mut line = id;
         while tree.parent(line) != ROOT
-            && matches!(tree.name(tree.parent(line)), "div" | "span" | "header" | "p" | "a" | "address" | "h3" | "h4")
+            && matches!(
+                tree.name(tree.parent(line)),
+                "div" | "span" | "header" | "p" | "a" | "address" | "h3" | "h4"
+            )
             && tree.text(tree.parent(line), MAX_LINE_BYTES + 1).trim().len() <= MAX_LINE_BYTES
         {
             line = tree.parent(line);
@@ -184,13 +188,30 @@ fn authors_of_posts(tree: &mut Tree) {
 fn is_author(tree: &Tree, id: NodeId) -> bool {
     let has = |attribute: &str, words: &[&str]| {
         tree.attribute(id, attribute).is_some_and(|value| {
-            value.split_ascii_whitespace().take(16).any(|token| words.iter().any(|word| token.eq_ignore_ascii_case(word)))
+            value
+                .split_ascii_whitespace()
+                .take(16)
+                .any(|token| words.iter().any(|word| token.eq_ignore_ascii_case(word)))
         })
     };
     let named = has("rel", &["author"])
         || has("itemprop", &["author"])
-        || has("class", &["author", "username", "user-name", "hnuser", "poster", "post-author", "comment-author",
-            "byline", "p-author", "user-link", "nickname"]);
+        || has(
+            "class",
+            &[
+                "author",
+                "username",
+                "user-name",
+                "hnuser",
+                "poster",
+                "post-author",
+                "comment-author",
+                "byline",
+                "p-author",
+                "user-link",
+                "nickname",
+            ],
+        );
     if !named {
         return false;
     }

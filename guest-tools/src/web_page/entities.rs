@@ -30,7 +30,8 @@ fn reference(text: &str, place: InAttribute, decoded: &mut String) -> usize {
     if bytes.get(1) == Some(&b'#') {
         return numeric(text, decoded);
     }
-    let length = bytes[1..].iter().take(MAX_NAME_BYTES).take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    let length =
+        bytes[1..].iter().take(MAX_NAME_BYTES).take_while(|byte| byte.is_ascii_alphanumeric()).count();
     let ended = bytes.get(1 + length) == Some(&b';');
     let whole = 1 + length + usize::from(ended);
     if ended && push(&text[1..whole], decoded) {
@@ -49,7 +50,8 @@ fn reference(text: &str, place: InAttribute, decoded: &mut String) -> usize {
 /// Appends the characters of a name; the table also has beginnings of names, with no character.
 fn push(name: &str, decoded: &mut String) -> bool {
     let Some((first, second)) = NAMED_ENTITIES.get(name) else { return false };
-    let characters = [*first, *second].map(|code| char::from_u32(code).filter(|character| *character != '\0'));
+    let characters =
+        [*first, *second].map(|code| char::from_u32(code).filter(|character| *character != '\0'));
     decoded.extend(characters.into_iter().flatten());
     characters[0].is_some()
 }

@@ -16,7 +16,9 @@ pub(super) fn is_hidden(tree: &Tree, id: NodeId) -> bool {
 
 /// An image that only counts visitors.
 fn is_pixel(tree: &Tree, id: NodeId) -> bool {
-    let tiny = |name| tree.attribute(id, name).is_some_and(|value| matches!(value.trim(), "0" | "1" | "0px" | "1px"));
+    let tiny = |name| {
+        tree.attribute(id, name).is_some_and(|value| matches!(value.trim(), "0" | "1" | "0px" | "1px"))
+    };
     tree.name(id) == "img" && tiny("width") && tiny("height")
 }
 
@@ -36,7 +38,9 @@ fn hides(style: &str) -> bool {
             "visibility" if matches!(value, "hidden" | "collapse") => return true,
             "content-visibility" if value == "hidden" => return true,
             "opacity" if number(value).is_some_and(|opacity| opacity < 0.05) => return true,
-            "font-size" if number(value).is_some_and(|size| size < 0.1 || (size <= 1.0 && value.ends_with("px"))) => {
+            "font-size"
+                if number(value).is_some_and(|size| size < 0.1 || (size <= 1.0 && value.ends_with("px"))) =>
+            {
                 return true;
             }
             "clip" if value.starts_with("rect(") && is_empty_rectangle(value) => return true,
@@ -44,7 +48,8 @@ fn hides(style: &str) -> bool {
             "transform" if value.contains("scale(0)") => return true,
             "text-indent" if number(value).is_some_and(|indent| indent < -900.0) => return true,
             "width" | "height" | "max-height" | "max-width" => {
-                zero_size |= number(value).is_some_and(|size| size < 0.1 || (size <= 1.0 && value.ends_with("px")));
+                zero_size |=
+                    number(value).is_some_and(|size| size < 0.1 || (size <= 1.0 && value.ends_with("px")));
             }
             "overflow" => clipped |= matches!(value, "hidden" | "clip"),
             "position" => absolute |= matches!(value, "absolute" | "fixed"),

@@ -133,8 +133,24 @@ fn begins_html(start: &[u8]) -> bool {
         return start.windows(5).any(|window| window.eq_ignore_ascii_case(b"<html"));
     }
     const TAGS: [&str; 18] = [
-        "!doctype html", "html", "head", "body", "title", "meta", "script", "style", "div", "table", "p", "h1",
-        "a", "br", "iframe", "font", "b", "frameset",
+        "!doctype html",
+        "html",
+        "head",
+        "body",
+        "title",
+        "meta",
+        "script",
+        "style",
+        "div",
+        "table",
+        "p",
+        "h1",
+        "a",
+        "br",
+        "iframe",
+        "font",
+        "b",
+        "frameset",
     ];
     let Some(name) = start.strip_prefix(b"<") else { return false };
     TAGS.iter().any(|tag| {

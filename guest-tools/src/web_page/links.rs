@@ -16,7 +16,9 @@ impl Links {
     pub(super) fn new(page: &str, base: Option<&str>) -> Self {
         let page = Url::parse(page).ok();
         let base = match (&page, base) {
-            (Some(page), Some(base)) => page.join(base).ok().filter(|base| matches!(base.scheme(), "http" | "https")),
+            (Some(page), Some(base)) => {
+                page.join(base).ok().filter(|base| matches!(base.scheme(), "http" | "https"))
+            }
             _ => None,
         };
         Self { base: base.or(page) }
@@ -33,7 +35,8 @@ impl Links {
             None => Url::parse(target).ok()?,
         };
         let shown = String::from(url);
-        let allowed = ["http:", "https:", "mailto:", "tel:", "ftp:"].iter().any(|scheme| shown.starts_with(scheme));
+        let allowed =
+            ["http:", "https:", "mailto:", "tel:", "ftp:"].iter().any(|scheme| shown.starts_with(scheme));
         (allowed && shown.len() <= MAX_TARGET_BYTES).then_some(shown)
     }
 }

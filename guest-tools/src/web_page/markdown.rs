@@ -203,7 +203,8 @@ impl Writer<'_> {
             self.paragraph();
             return;
         }
-        let columns = self.tree.attribute(id, "colspan").and_then(|span| span.trim().parse().ok()).unwrap_or(1);
+        let columns =
+            self.tree.attribute(id, "colspan").and_then(|span| span.trim().parse().ok()).unwrap_or(1);
         self.push(id, Form::Cell { heading: name == "th", columns });
     }
 
@@ -442,10 +443,45 @@ impl Writer<'_> {
 pub(super) fn is_block(name: &str) -> bool {
     matches!(
         name,
-        "address" | "article" | "aside" | "blockquote" | "body" | "center" | "dd" | "details" | "dialog" | "div" | "dl"
-            | "dt" | "fieldset" | "figcaption" | "figure" | "footer" | "form" | "h1" | "h2" | "h3" | "h4" | "h5"
-            | "h6" | "header" | "hgroup" | "legend" | "main" | "nav" | "noframes" | "p" | "section" | "summary"
-            | "table" | "tbody" | "thead" | "tfoot" | "frameset" | "optgroup" | "textarea"
+        "address"
+            | "article"
+            | "aside"
+            | "blockquote"
+            | "body"
+            | "center"
+            | "dd"
+            | "details"
+            | "dialog"
+            | "div"
+            | "dl"
+            | "dt"
+            | "fieldset"
+            | "figcaption"
+            | "figure"
+            | "footer"
+            | "form"
+            | "h1"
+            | "h2"
+            | "h3"
+            | "h4"
+            | "h5"
+            | "h6"
+            | "header"
+            | "hgroup"
+            | "legend"
+            | "main"
+            | "nav"
+            | "noframes"
+            | "p"
+            | "section"
+            | "summary"
+            | "table"
+            | "tbody"
+            | "thead"
+            | "tfoot"
+            | "frameset"
+            | "optgroup"
+            | "textarea"
     )
 }
 
@@ -456,7 +492,10 @@ fn language(tree: &Tree, id: NodeId) -> String {
         classes.split_ascii_whitespace().find_map(|class| class.strip_prefix("language-"))
     });
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+#-._".contains(&byte);
-    language.filter(|language| language.len() <= 24 && language.bytes().all(fits)).unwrap_or_default().to_owned()
+    language
+        .filter(|language| language.len() <= 24 && language.bytes().all(fits))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Appends a word, with what Markdown would take for a mark escaped.

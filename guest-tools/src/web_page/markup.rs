@@ -8,8 +8,8 @@ use super::{
 
 /// The attributes of the format `html`. Others serve scripts and styles.
 const SHOWN: [&str; 18] = [
-    "href", "src", "alt", "title", "class", "id", "name", "colspan", "rowspan", "start", "lang", "dir", "datetime",
-    "type", "value", "rel", "role", "itemprop",
+    "href", "src", "alt", "title", "class", "id", "name", "colspan", "rowspan", "start", "lang", "dir",
+    "datetime", "type", "value", "rel", "role", "itemprop",
 ];
 
 /// The whole tree, with all attributes: what the extractor reads.

@@ -83,7 +83,8 @@ pub(super) fn is_layout(tree: &Tree, id: NodeId) -> bool {
     if matches!(tree.attribute(id, "role"), Some("presentation" | "none")) {
         return true;
     }
-    let (mut rows, mut cells, mut widest, mut bytes, mut headings) = (0_usize, 0_usize, 0_usize, 0_usize, 0_usize);
+    let (mut rows, mut cells, mut widest, mut bytes, mut headings) =
+        (0_usize, 0_usize, 0_usize, 0_usize, 0_usize);
     for step in tree.walk(id) {
         let Step::Open(inner) = step else { continue };
         match tree.name(inner) {

@@ -29,7 +29,10 @@ fn check(html: &str, markdown: &str) {
 
 #[test]
 fn inline_marks_and_links_are_written() {
-    check("<p>a <b>bold</b>, <i>it</i> <a href='../x'>link</a>.", "a **bold**, *it* [link](https://a.example/x).");
+    check(
+        "<p>a <b>bold</b>, <i>it</i> <a href='../x'>link</a>.",
+        "a **bold**, *it* [link](https://a.example/x).",
+    );
     check("<p>see<a href='javascript:alert(1)'> this </a>and", "see this and");
     check("<p><code>a`b</code> and 1 * 2", "``a`b`` and 1 \\* 2");
     check("<p>x<br>y", "x\ny");
@@ -56,13 +59,19 @@ fn a_table_has_a_head_and_escaped_bars() {
 
 #[test]
 fn a_layout_table_is_no_table() {
-    check("<table><tr><td><table><tr><td>a<td>b<tr><td>c<td>d</table></table>", "| a | b |\n| --- | --- |\n| c | d |");
+    check(
+        "<table><tr><td><table><tr><td>a<td>b<tr><td>c<td>d</table></table>",
+        "| a | b |\n| --- | --- |\n| c | d |",
+    );
     check("<table><tr><td>one<td>two</table>", "one\n\ntwo");
 }
 
 #[test]
 fn code_keeps_its_language_and_lines() {
-    check("<pre><code class=language-rust>fn a() {\n    b\n}\n</code></pre>", "```rust\nfn a() {\n    b\n}\n```");
+    check(
+        "<pre><code class=language-rust>fn a() {\n    b\n}\n</code></pre>",
+        "```rust\nfn a() {\n    b\n}\n```",
+    );
     check("<div class='highlight highlight-source-python'><pre>x = 1</pre></div>", "```python\nx = 1\n```");
     check("<pre>```\n</pre>", "````\n```\n````");
 }
@@ -82,7 +91,8 @@ fn text_has_no_marks() {
 
 #[test]
 fn html_is_cleaned_and_whole() {
-    let html = "<nav><a href=/x onclick=e()>n</a></nav><p style=color:red>a<script>b</script><img src=data:x alt=i>";
+    let html =
+        "<nav><a href=/x onclick=e()>n</a></nav><p style=color:red>a<script>b</script><img src=data:x alt=i>";
     let expected = "<nav><a href=\"https://a.example/x\">n</a></nav><p>a<img alt=\"i\"></p>";
     assert_eq!(text_of(page(html, PageFormat::Html)), expected);
 }
@@ -106,7 +116,10 @@ fn other_kinds_are_told_without_content() {
 
 #[test]
 fn a_script_only_page_shows_its_noscript() {
-    check("<div id=root></div><noscript>Please enable <b>JavaScript</b>.</noscript>", "Please enable **JavaScript**.");
+    check(
+        "<div id=root></div><noscript>Please enable <b>JavaScript</b>.</noscript>",
+        "Please enable **JavaScript**.",
+    );
 }
 
 /// Debug builds are some twenty times slower than the guest.
@@ -147,26 +160,82 @@ fn floods_of_one_kind_are_bounded() {
 
 #[test]
 fn a_page_of_five_megabytes_is_read_whole() {
-    let paragraph = "<div class=c><p>Some <b>words</b> of a <a href=/x>page</a> that goes on and on.</p></div>\n";
-    let html = format!("<nav>menu</nav><main>{}<p>last</main>", paragraph.repeat((5 << 20) / paragraph.len()));
+    let paragraph =
+        "<div class=c><p>Some <b>words</b> of a <a href=/x>page</a> that goes on and on.</p></div>\n";
+    let html =
+        format!("<nav>menu</nav><main>{}<p>last</main>", paragraph.repeat((5 << 20) / paragraph.len()));
     bounded(&html, "last");
 }
 
 /// Pieces that meet the rules of the builder in every order.
 fn soup() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
-        "<p>", "</p>", "<table>", "<tr>", "<td>", "</td>", "</table>", "<a href='x'>", "</a>", "<b>", "</b>", "<li>",
-        "<ul>", "</ul>", "<pre>", "</pre>", "<code>", "text ", "é", "&amp;", "&#x202e;", "<", ">", "\"", "<!--", "-->",
-        "<script>", "</script>", "<svg>", "<math>", "</svg>", "<style>", "<title>", "<h1>", "</h1>", "<br>", "<hr>",
-        "<img alt=i src=x>", "<template>", "<select><option>", "<frameset><frame src=y>", "<plaintext>", "\u{1b}[1m",
-        "<p style='display:none'>", "<dl><dt>", "<dd>", "<blockquote>", "<th colspan=9>", "<a", "<p a=\"", "a stray \0 in a text that is otherwise none",
-        "<noscript>", "<span class=author>x</span>", "</html>", "<body>", "<base href=//x>", "<![CDATA[", "\n",
+        "<p>",
+        "</p>",
+        "<table>",
+        "<tr>",
+        "<td>",
+        "</td>",
+        "</table>",
+        "<a href='x'>",
+        "</a>",
+        "<b>",
+        "</b>",
+        "<li>",
+        "<ul>",
+        "</ul>",
+        "<pre>",
+        "</pre>",
+        "<code>",
+        "text ",
+        "é",
+        "&amp;",
+        "&#x202e;",
+        "<",
+        ">",
+        "\"",
+        "<!--",
+        "-->",
+        "<script>",
+        "</script>",
+        "<svg>",
+        "<math>",
+        "</svg>",
+        "<style>",
+        "<title>",
+        "<h1>",
+        "</h1>",
+        "<br>",
+        "<hr>",
+        "<img alt=i src=x>",
+        "<template>",
+        "<select><option>",
+        "<frameset><frame src=y>",
+        "<plaintext>",
+        "\u{1b}[1m",
+        "<p style='display:none'>",
+        "<dl><dt>",
+        "<dd>",
+        "<blockquote>",
+        "<th colspan=9>",
+        "<a",
+        "<p a=\"",
+        "a stray \0 in a text that is otherwise none",
+        "<noscript>",
+        "<span class=author>x</span>",
+        "</html>",
+        "<body>",
+        "<base href=//x>",
+        "<![CDATA[",
+        "\n",
     ]);
     prop::collection::vec(piece, 0..120).prop_map(|pieces| pieces.concat())
 }
 
 fn shows_no_control(text: &str) -> bool {
-    text.chars().all(|character| matches!(character, '\n' | '\t') || !(character.is_control() || character == '\u{202e}'))
+    text.chars().all(|character| {
+        matches!(character, '\n' | '\t') || !(character.is_control() || character == '\u{202e}')
+    })
 }
 
 proptest! {

@@ -139,7 +139,8 @@ impl<'a> Tokens<'a> {
             }
             closed = false;
             let (name, value) = self.attribute();
-            let known = attributes.len() >= MAX_ATTRIBUTES || attributes.iter().any(|(other, _)| *other == name);
+            let known =
+                attributes.len() >= MAX_ATTRIBUTES || attributes.iter().any(|(other, _)| *other == name);
             if !known && value.len() <= MAX_VALUE_BYTES {
                 attributes.push((name, value));
             }
@@ -176,7 +177,11 @@ impl<'a> Tokens<'a> {
             }
         };
         self.position += next;
-        let value = if to - from > MAX_VALUE_BYTES { String::new() } else { decode(&rest[from..to], InAttribute::Yes) };
+        let value = if to - from > MAX_VALUE_BYTES {
+            String::new()
+        } else {
+            decode(&rest[from..to], InAttribute::Yes)
+        };
         (name, value)
     }
 }
