@@ -14,6 +14,8 @@ mod file_search;
 mod file_write;
 mod limits;
 mod vault_copyto;
+mod web_fetch;
+mod web_page;
 
 pub use file_delete::{FileDelete, file_delete, file_delete_tool};
 pub use file_edit::{FileEdit, file_edit, file_edit_tool};
@@ -25,6 +27,8 @@ pub use vault_copyto::{
     VaultCopytoRead, VaultCopytoWrite, vault_copyto_read, vault_copyto_read_tool, vault_copyto_write,
     vault_copyto_write_tool,
 };
+pub use web_fetch::{WebFetchRead, web_fetch_read, web_fetch_read_tool};
+pub use web_page::{PageContent, PageEffort, PageFormat, PagePart, PageSource, WebPage, read_page};
 
 #[doc(hidden)]
 pub use self::{
@@ -38,4 +42,5 @@ pub use self::{
         __tool_declaration_vault_copyto_read, __tool_declaration_vault_copyto_write,
         __tool_function_decl_vault_copyto_read, __tool_function_decl_vault_copyto_write,
     },
+    web_fetch::{__tool_declaration_web_fetch_read, __tool_function_decl_web_fetch_read},
 };

@@ -1,8 +1,13 @@
 //! Chores of this repository, run as `cargo xtask …`. It starts cargo, git and scripts and does nothing itself.
 
 mod quick;
+mod readability;
 
-use std::{path::Path, process::Command};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -22,6 +27,12 @@ enum Chore {
     Ci,
     /// The budgets: measures them, prints the table, and fails where one is missed.
     Bench,
+    /// How much of each page of `guest-tools/corpus` `web_fetch` keeps, and how much else it shows.
+    Readability {
+        /// A folder whose `node_modules` has `@mozilla/readability` and `linkedom`, to compare with.
+        #[arg(long, value_name = "FOLDER")]
+        peer: Option<PathBuf>,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -31,6 +42,10 @@ fn main() -> anyhow::Result<()> {
         Chore::Ci => run(root, "bash", &[".ci/run"]),
         Chore::Bench => {
             run(root, "cargo", &["bench", "--package", "portcullis-tests", "--bench", "budgets", "--locked"])
+        }
+        Chore::Readability { peer } => {
+            let table = readability::table(root, peer.as_deref())?;
+            Ok(std::io::stdout().write_all(table.as_bytes())?)
         }
     }
 }

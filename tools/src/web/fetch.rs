@@ -84,8 +84,8 @@ async fn read(
         reader.turn_deadline = Some(deadline);
         let read = json!({
             URL: response.url.as_str(),
-            "content_type": header(response, "content-type"),
-            "format": arguments.get("format"),
+            "content_type": header(response, "content-type").unwrap_or_default(),
+            "format": arguments.get("format").unwrap_or(&Value::from("markdown")),
             "effort": effort,
         });
         outcome = steps.execute_with_policy(new_call(READ_STEP, read.to_string()), &reader).await.outcome;

@@ -1,0 +1,223 @@
+//! The second step of `web_fetch`: what a page says, out of the bytes that a server sent.
+//!
+//! Pure: bytes, type and address in, content and title out; no file, clock or network. Each step is linear in
+//! the length or works on a bounded part, never recurses over the input, and never fails: the worst page gives
+//! a worse text.
+
+mod article;
+mod characters;
+mod charset;
+mod clean;
+mod entities;
+mod hidden;
+mod kind;
+mod links;
+mod markdown;
+mod markup;
+mod metadata;
+#[cfg(feature = "pdf")]
+mod pdf;
+mod table;
+mod tokens;
+mod tree;
+
+use std::borrow::Cow;
+
+use self::{
+    charset::Declaration,
+    kind::{Kind, MediaType},
+    links::Links,
+    markdown::Style,
+    tree::{ROOT, Tree},
+};
+
+/// A body as a server sent it.
+#[derive(Clone, Copy, Debug)]
+pub struct PageSource<'a> {
+    /// The body, decompressed.
+    pub bytes: &'a [u8],
+    /// The `Content-Type` header, if there was one.
+    pub content_type: Option<&'a str>,
+    /// The address after all redirects.
+    pub url: &'a str,
+}
+
+/// The wanted form of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageFormat {
+    /// The readable part as Markdown.
+    #[default]
+    Markdown,
+    /// The readable part as text without marks.
+    Text,
+    /// The whole page as HTML, without scripts, styles and hidden elements.
+    Html,
+}
+
+/// How much work a page is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageEffort {
+    /// The extractor, then the body where it keeps too little.
+    #[default]
+    Extract,
+    /// The body alone: for a second try, after the first ran into its deadline or its memory.
+    Plain,
+}
+
+/// A page, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebPage {
+    /// The content.
+    pub content: PageContent,
+    /// The title, if the page has one.
+    pub title: Option<String>,
+    /// The type of the body, such as `text/html`.
+    pub media_type: String,
+    /// The encoding that the body was decoded from, if it is text.
+    pub charset: Option<&'static str>,
+    /// The part of the page that the content is.
+    pub part: PagePart,
+}
+
+/// The content of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageContent {
+    /// Text in the wanted form.
+    Text(String),
+    /// The body is an image of the page's media type, to be shown as it is.
+    Image,
+    /// The body is of a kind that is not shown.
+    Unshown,
+}
+
+/// Which part of a page the content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PagePart {
+    /// What the extractor found.
+    Article,
+    /// The body without its navigation.
+    Body,
+    /// Everything.
+    Whole,
+}
+
+/// Reads a page.
+///
+/// # Examples
+///
+/// ```
+/// use portcullis_guest_tools::{PageContent, PageEffort, PageFormat, PageSource, read_page};
+///
+/// let source = PageSource {
+///     bytes: b"<title>News</title><p>It is <b>out</b>: <a href=/v2>version 2</a>.",
+///     content_type: Some("text/html; charset=utf-8"),
+///     url: "https://example.com/news",
+/// };
+/// let page = read_page(source, PageFormat::Markdown, PageEffort::Extract);
+/// assert_eq!(page.title.as_deref(), Some("News"));
+/// let text = "It is **out**: [version 2](https://example.com/v2).";
+/// assert_eq!(page.content, PageContent::Text(format!("# News\n\n{text}")));
+/// ```
+#[must_use]
+pub fn read_page(source: PageSource<'_>, format: PageFormat, effort: PageEffort) -> WebPage {
+    let header = MediaType::parse(source.content_type.unwrap_or_default());
+    let (kind, media_type) = kind::kind_of(source.bytes, &header);
+    let declaration = match kind {
+        Kind::Html => Declaration::Meta,
+        Kind::Xml => Declaration::Xml,
+        Kind::Text => Declaration::Absent,
+        Kind::Image => return WebPage::of(media_type, PageContent::Image),
+        Kind::Pdf => return pdf_page(source.bytes, media_type),
+        Kind::Other => return WebPage::of(media_type, PageContent::Unshown),
+    };
+    let domain = url::Url::parse(source.url).ok();
+    let domain = domain.as_ref().and_then(url::Url::domain).and_then(|host| host.rsplit('.').next());
+    let (text, charset) = charset::decode(source.bytes, header.charset.as_deref(), declaration, domain);
+    let mut page = if kind == Kind::Html {
+        html_page(&text, source.url, format, effort)
+    } else {
+        WebPage::of(String::new(), PageContent::Text(characters::visible(&text)))
+    };
+    page.media_type = media_type;
+    page.charset = Some(charset);
+    page
+}
+
+impl WebPage {
+    fn of(media_type: String, content: PageContent) -> Self {
+        Self { content, title: None, media_type, charset: None, part: PagePart::Whole }
+    }
+}
+
+fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> WebPage {
+    let mut tree = Tree::parse(html);
+    let metadata = metadata::read(&tree);
+    let links = Links::new(url, metadata.base.as_deref());
+    clean::clean(&mut tree);
+    let page =
+        |text, title, part| WebPage { title, part, ..WebPage::of(String::new(), PageContent::Text(text)) };
+    let style = match format {
+        PageFormat::Html => return page(markup::shown(&tree, &links), metadata.title, PagePart::Whole),
+        PageFormat::Text => Style::Text,
+        PageFormat::Markdown => Style::Markdown,
+    };
+    let found = match effort {
+        PageEffort::Extract => article::find(tree, &metadata.head, url),
+        PageEffort::Plain => article::body(tree, None),
+    };
+    let part = if found.extracted { PagePart::Article } else { PagePart::Body };
+    let title = metadata.title.or(found.title.clone()).map(|title| one_line(&title));
+    let text = markdown::write(&found.tree, ROOT, &links, style);
+    let text = with_head(&text, title.as_deref(), &found, style);
+    page(text, title, part)
+}
+
+/// Puts the title before a text that does not begin with it, and the author below.
+fn with_head(text: &str, title: Option<&str>, found: &article::Article, style: Style) -> String {
+    let mut head = String::new();
+    let title = found
+        .title
+        .as_deref()
+        .map_or_else(|| title.map(Cow::Borrowed), |title| Some(Cow::Owned(one_line(title))));
+    let has_title = text.lines().take(12).any(|line| line.starts_with("# "))
+        || title.as_deref().is_some_and(|title| text.lines().take(6).any(|line| line.contains(title)));
+    if let (Some(title), false) = (&title, has_title) {
+        let mark = if style == Style::Markdown { "# " } else { "" };
+        head.push_str(&format!("{mark}{title}\n\n"));
+    }
+    let published = found.published.as_deref().map(one_line);
+    let byline = found.byline.as_deref().map(one_line).filter(|byline| !text.contains(byline.as_str()));
+    let line: Vec<String> = byline.into_iter().chain(published).filter(|part| !part.is_empty()).collect();
+    if !line.is_empty() {
+        head.push_str(&format!("{}\n\n", line.join(" · ")));
+    }
+    head.push_str(text);
+    head.truncate(head.trim_end().len());
+    head
+}
+
+/// The longest title, in bytes.
+const MAX_TITLE_BYTES: usize = 300;
+
+/// A text as one line without hidden characters, of bounded length.
+fn one_line(text: &str) -> String {
+    let mut line = characters::visible(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    line.truncate(line.floor_char_boundary(MAX_TITLE_BYTES));
+    line
+}
+
+#[cfg(feature = "pdf")]
+fn pdf_page(bytes: &[u8], media_type: String) -> WebPage {
+    match pdf::text(bytes) {
+        Some(text) => WebPage::of(media_type, PageContent::Text(characters::visible(&text))),
+        None => WebPage::of(media_type, PageContent::Unshown),
+    }
+}
+
+#[cfg(not(feature = "pdf"))]
+fn pdf_page(_bytes: &[u8], media_type: String) -> WebPage {
+    WebPage::of(media_type, PageContent::Unshown)
+}
+
+#[cfg(test)]
+mod tests;

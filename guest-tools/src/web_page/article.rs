@@ -1,0 +1,204 @@
+//! The readable part of a page: what Mozilla's Readability finds, or the body where that keeps too little.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+};
+
+use super::{
+    markup,
+    tree::{NodeData, NodeId, ROOT, Step, Tree},
+};
+
+/// The longest page that the extractor reads, in bytes of cleaned markup; its tree takes some twenty times that.
+const MAX_EXTRACTED_BYTES: usize = 1 << 20;
+
+/// The largest tree that the extractor reads.
+const MAX_EXTRACTED_NODES: usize = 40_000;
+
+/// The part of the words outside navigation that an extract must keep, in per cent.
+const KEPT_PERCENT: usize = 60;
+
+/// The readable part of a page.
+#[derive(Debug)]
+pub(super) struct Article {
+    pub(super) tree: Tree,
+    /// The author and the time, where the page names them.
+    pub(super) byline: Option<String>,
+    pub(super) published: Option<String>,
+    pub(super) title: Option<String>,
+    /// Whether the extractor found it; else it is the body.
+    pub(super) extracted: bool,
+}
+
+/// The readable part of a cleaned page. `head` is the markup of its metadata.
+pub(super) fn find(tree: Tree, head: &str, url: &str) -> Article {
+    if tree.cut || tree.len() > MAX_EXTRACTED_NODES {
+        return body(tree, None);
+    }
+    let source = markup::source(&tree);
+    if source.len() > MAX_EXTRACTED_BYTES {
+        return body(tree, None);
+    }
+    let page = format!("<!doctype html><html><head>{head}</head><body>{source}</body></html>");
+    drop(source);
+    let options = legible::Options::new().keep_classes(true);
+    let address = url::Url::parse(url).is_ok().then_some(url);
+    let Ok(found) = legible::parse(&page, address, Some(options)) else { return body(tree, None) };
+    drop(page);
+    let extract = Tree::parse(&found.content);
+    // The words themselves, not their number: the extract of a short page may be its footer.
+    let main = words(&tree, Some(&boilerplate(&tree)));
+    let extracted = words(&extract, None);
+    let common: usize =
+        main.iter().map(|(word, count)| extracted.get(word).copied().unwrap_or(0).min(*count)).sum();
+    if common * 100 < total(&main) * KEPT_PERCENT {
+        return body(tree, Some(found));
+    }
+    let title = Some(found.title).filter(|title| !title.trim().is_empty());
+    Article { tree: extract, byline: found.byline, published: found.published_time, title, extracted: true }
+}
+
+/// The body without navigation; all of it where hardly a word would be left.
+pub(super) fn body(mut tree: Tree, found: Option<legible::Article>) -> Article {
+    let aside = boilerplate(&tree);
+    if total(&words(&tree, Some(&aside))) * 5 >= total(&words(&tree, None)) {
+        for id in aside {
+            tree.remove(id);
+        }
+    }
+    let title = found.map(|found| found.title).filter(|title| !title.trim().is_empty());
+    Article { tree, byline: None, published: None, title, extracted: false }
+}
+
+/// The words of a tree outside some elements, by their hash, and how much of each there is. Scripts without spaces
+/// have one long word for a sentence, which counts as several.
+fn words(tree: &Tree, without: Option<&HashSet<NodeId>>) -> HashMap<u64, usize> {
+    let mut walk = tree.walk(ROOT);
+    let mut found = HashMap::new();
+    // Fixed keys, so that two sets can be compared; a page that makes words collide loses words of its own.
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    while let Some(step) = walk.next() {
+        let Step::Open(id) = step else { continue };
+        match tree.data(id) {
+            NodeData::Text(text) => {
+                for word in text.split_whitespace() {
+                    *found.entry(hasher.hash_one(word)).or_default() += 1 + word.len() / 12;
+                }
+            }
+            NodeData::Element { .. } if without.is_some_and(|without| without.contains(&id)) => {
+                walk.leave(id)
+            }
+            NodeData::Element { .. } => {}
+        }
+    }
+    found
+}
+
+fn total(words: &HashMap<u64, usize>) -> usize {
+    words.values().sum()
+}
+
+/// The elements that lead elsewhere instead of saying something.
+fn boilerplate(tree: &Tree) -> HashSet<NodeId> {
+    let mut found = HashSet::new();
+    let mut walk = tree.walk(ROOT);
+    while let Some(step) = walk.next() {
+        let Step::Open(id) = step else { continue };
+        let name = tree.name(id);
+        if !name.is_empty() && (is_boilerplate(tree, id, name) || is_list_of_links(tree, id, name)) {
+            found.insert(id);
+            walk.leave(id);
+        }
+    }
+    found
+}
+
+fn is_boilerplate(tree: &Tree, id: NodeId, name: &str) -> bool {
+    let role = tree.attribute(id, "role").unwrap_or_default();
+    let of_role =
+        ["navigation", "banner", "contentinfo", "search", "complementary", "menu", "menubar", "alertdialog"]
+            .contains(&role);
+    let of_name = match name {
+        "nav" | "aside" | "footer" | "dialog" => !is_in_content(tree, id),
+        "header" => !is_in_content(tree, id) && !has_heading(tree, id),
+        _ => false,
+    };
+    of_role || of_name || (matches!(name, "div" | "section" | "ul" | "p" | "form") && is_named_so(tree, id))
+}
+
+/// Whether an element lies within an article, where a header or footer belongs to it.
+fn is_in_content(tree: &Tree, id: NodeId) -> bool {
+    let mut above = tree.parent(id);
+    while above != ROOT {
+        if matches!(tree.name(above), "article" | "blockquote" | "li") {
+            return true;
+        }
+        above = tree.parent(above);
+    }
+    false
+}
+
+fn has_heading(tree: &Tree, id: NodeId) -> bool {
+    tree.walk(id).take(400).any(|step| matches!(step, Step::Open(inner) if tree.name(inner) == "h1"))
+}
+
+/// Whether class or id name a part of the page that is no content.
+fn is_named_so(tree: &Tree, id: NodeId) -> bool {
+    const WORDS: [&str; 22] = [
+        "cookie",
+        "cookies",
+        "consent",
+        "gdpr",
+        "ad",
+        "ads",
+        "advert",
+        "advertisement",
+        "banner",
+        "sidebar",
+        "nav",
+        "navbar",
+        "navigation",
+        "menu",
+        "breadcrumb",
+        "breadcrumbs",
+        "footer",
+        "newsletter",
+        "share",
+        "social",
+        "related",
+        "popup",
+    ];
+    ["class", "id"].into_iter().filter_map(|name| tree.attribute(id, name)).any(|value| {
+        let mut parts = value.split(|character: char| !character.is_ascii_alphanumeric()).take(32);
+        parts.any(|part| WORDS.iter().any(|word| part.eq_ignore_ascii_case(word)))
+    })
+}
+
+/// Whether a list of at least five items has hardly a word outside short links.
+fn is_list_of_links(tree: &Tree, id: NodeId, name: &str) -> bool {
+    if !matches!(name, "ul" | "ol") || is_in_content(tree, id) {
+        return false;
+    }
+    let (mut inside, mut outside, mut links, mut in_link) = (0_usize, 0_usize, 0_usize, None);
+    for step in tree.walk(id) {
+        match step {
+            Step::Close(inner) if in_link == Some(inner) => in_link = None,
+            Step::Close(_) => {}
+            Step::Open(inner) => match tree.data(inner) {
+                NodeData::Text(text) if in_link.is_some() => inside += text.trim().len(),
+                NodeData::Text(text) => outside += text.trim().len(),
+                NodeData::Element { name, .. } if name == "a" => {
+                    links += 1;
+                    in_link = Some(inner);
+                }
+                NodeData::Element { .. } => {}
+            },
+        }
+        // Enough to know; and nested lists are looked at once for each level.
+        if outside > 400 {
+            return false;
+        }
+    }
+    links >= 5 && outside * 10 < inside && inside < links * 30
+}

@@ -1,0 +1,122 @@
+//! Characters that a reader does not see or that a terminal obeys: removed from every text of a page.
+//!
+//! Control characters and escape sequences, writing-direction controls, zero-width and tag characters. The
+//! joiners stay where scripts and emoji need them, after a character that is not ASCII.
+
+use std::{iter::Peekable, str::Chars};
+
+/// A text without such characters. Line breaks become `\n`; line breaks and tabs stay.
+pub(super) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    let mut last = ' ';
+    while let Some(character) = characters.next() {
+        match character {
+            '\u{1b}' => skip_escape(&mut characters),
+            '\r' => {
+                if characters.peek() != Some(&'\n') {
+                    shown.push('\n');
+                }
+            }
+            '\n' | '\t' => shown.push(character),
+            '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => shown.push('\n'),
+            _ if is_invisible(character) => {}
+            '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' if last.is_ascii() || is_joiner(last) => {}
+            _ => shown.push(character),
+        }
+        last = character;
+    }
+    shown
+}
+
+/// The longest escape sequence that is skipped whole, in characters.
+const MAX_SEQUENCE: usize = 256;
+
+/// Skips the rest of an escape sequence: `[…m`, `]…BEL`, or one character.
+fn skip_escape(characters: &mut Peekable<Chars<'_>>) {
+    match characters.peek() {
+        Some('[') => {
+            characters.next();
+            for _ in 0..MAX_SEQUENCE {
+                match characters.peek() {
+                    Some(' '..='?') => characters.next(),
+                    Some('@'..='~') => {
+                        characters.next();
+                        return;
+                    }
+                    _ => return,
+                };
+            }
+        }
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            // A text without the end of the sequence stays, but for its first character.
+            let mut ahead = characters.clone().take(MAX_SEQUENCE);
+            let end = ahead.position(|character| matches!(character, '\u{7}' | '\u{9c}' | '\u{1b}'));
+            for _ in 0..=end.unwrap_or(0) {
+                characters.next();
+            }
+            if characters.peek() == Some(&'\\') && end.is_some() {
+                characters.next();
+            }
+        }
+        Some(' '..='~') => {
+            characters.next();
+        }
+        _ => {}
+    }
+}
+
+fn is_joiner(character: char) -> bool {
+    matches!(character, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
+}
+
+fn is_invisible(character: char) -> bool {
+    matches!(character,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'
+        // Writing direction.
+        | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        // No width: soft hyphen, fillers, zero-width space, word joiner, invisible operators, byte order mark.
+        | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+        // Tags and the supplement of variation selectors, which can spell whole texts.
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(visible(text), expected);
+    }
+
+    #[test]
+    fn escape_sequences_are_removed_whole() {
+        check("a\u{1b}[31;1mred\u{1b}[0m", "ared");
+        check("\u{1b}]0;title\u{7}x\u{1b}]8;;http://a\u{1b}\\y", "xy");
+        check("\u{1b}cx\u{1b}", "x");
+        check("\u{1b}]no end of it", "no end of it");
+        check("\u{9b}31m\u{8}\u{7f}", "31m");
+    }
+
+    #[test]
+    fn hidden_characters_are_removed() {
+        check("a\u{202e}b\u{2066}c\u{200f}d", "abcd");
+        check("x\u{e0041}\u{e0042}\u{200b}\u{feff}y\u{fe01}", "xy");
+        check("co\u{ad}op", "coop");
+    }
+
+    #[test]
+    fn joiners_stay_where_scripts_need_them() {
+        check("می\u{200c}خواهم", "می\u{200c}خواهم");
+        check("👩\u{200d}💻 ❤\u{fe0f}", "👩\u{200d}💻 ❤\u{fe0f}");
+        check("a\u{200d}b\u{200d}\u{200d}", "ab");
+    }
+
+    #[test]
+    fn line_breaks_have_one_form() {
+        check("a\r\nb\rc\u{2028}d\te", "a\nb\nc\nd\te");
+    }
+}

@@ -1,0 +1,220 @@
+//! What a reader of the page would not see is taken out of the tree; and what an extractor would lose is put where
+//! it stays: languages of code, authors of posts, formulas, frames.
+
+use super::{
+    hidden::is_hidden,
+    tree::{NodeData, NodeId, ROOT, Tree},
+};
+
+/// Elements without readable content.
+const UNREAD: [&str; 19] = [
+    "script", "style", "template", "svg", "canvas", "iframe", "object", "embed", "applet", "audio", "video",
+    "input", "select", "button", "datalist", "link", "meta", "map", "title",
+];
+
+/// Cleans a tree in place.
+pub(super) fn clean(tree: &mut Tree) {
+    let elements: Vec<NodeId> = tree.elements().collect();
+    for id in &elements {
+        let name = tree.name(*id);
+        if UNREAD.contains(&name) || is_hidden(tree, *id) || is_mark_of_heading(tree, *id) {
+            tree.remove(*id);
+        } else if name == "math" {
+            formula(tree, *id);
+        } else if name == "frame" {
+            frame(tree, *id);
+        } else if name == "pre" {
+            language_of_code(tree, *id);
+        }
+    }
+    scriptless_text(tree);
+    authors_of_posts(tree);
+}
+
+/// A `<noscript>` says something to a reader only where the page has nothing else.
+fn scriptless_text(tree: &mut Tree) {
+    let found: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "noscript").collect();
+    let inside: usize = found.iter().map(|id| tree.text(*id, 1 << 10).trim().len()).sum();
+    let all = tree.text(ROOT, 8 << 10).split_whitespace().map(str::len).sum::<usize>();
+    for id in found {
+        if all > inside + 200 {
+            tree.remove(id);
+        } else {
+            rename(tree, id, "div");
+        }
+    }
+}
+
+/// A heading's link to itself, such as `¶`.
+fn is_mark_of_heading(tree: &Tree, id: NodeId) -> bool {
+    tree.name(id) == "a"
+        && tree.attribute(id, "href").is_some_and(|target| target.contains('#'))
+        && matches!(tree.text(id, 16).trim(), "#" | "¶" | "§" | "🔗")
+}
+
+/// Puts a formula's source in place of its elements.
+fn formula(tree: &mut Tree, id: NodeId) {
+    let annotation = tree.walk(id).find_map(|step| match step {
+        super::tree::Step::Open(inner) if tree.name(inner) == "annotation" => Some(tree.text(inner, 4 << 10)),
+        _ => None,
+    });
+    let source = annotation.or_else(|| tree.attribute(id, "alttext").map(str::to_owned));
+    if let Some(source) = source.filter(|source| !source.trim().is_empty()) {
+        tree.set_children(id, Vec::new());
+        tree.append(id, NodeData::Text(format!("${}$", source.trim())));
+    }
+    rename(tree, id, "span");
+}
+
+/// Puts a link in place of a frame of a frameset.
+fn frame(tree: &mut Tree, id: NodeId) {
+    let Some(target) = tree.attribute(id, "src").map(str::to_owned) else { return };
+    let name =
+        tree.attribute(id, "title").or_else(|| tree.attribute(id, "name")).unwrap_or("frame").to_owned();
+    if let NodeData::Element { name, .. } = tree.data_mut(id) {
+        "p".clone_into(name);
+    }
+    let link = NodeData::Element { name: "a".to_owned(), attributes: vec![("href".to_owned(), target)] };
+    let link = tree.append(id, link);
+    tree.append(link, NodeData::Text(name));
+}
+
+fn rename(tree: &mut Tree, id: NodeId, to: &str) {
+    if let NodeData::Element { name, attributes } = tree.data_mut(id) {
+        to.clone_into(name);
+        attributes.clear();
+    }
+}
+
+/// Writes the language of a block of code onto its `<pre>`, from wherever the page says it.
+fn language_of_code(tree: &mut Tree, id: NodeId) {
+    let code = tree.children(id).iter().copied().find(|child| tree.name(*child) == "code");
+    let mut places: Vec<NodeId> = code.into_iter().chain([id]).collect();
+    let mut above = id;
+    for _ in 0..3 {
+        above = tree.parent(above);
+        places.push(above);
+    }
+    let Some(language) = places.into_iter().find_map(|place| language_at(tree, place)) else { return };
+    if let NodeData::Element { attributes, .. } = tree.data_mut(id) {
+        attributes.retain(|(name, _)| name != "class");
+        attributes.push(("class".to_owned(), format!("language-{language}")));
+    }
+}
+
+/// The language that an element's attributes name.
+fn language_at(tree: &Tree, id: NodeId) -> Option<String> {
+    let valid = |language: &str| {
+        let fits = (1..=24).contains(&language.len());
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || b"+#-._".contains(&byte);
+        (fits && language.bytes().all(known)).then(|| language.to_ascii_lowercase())
+    };
+    for name in ["data-lang", "data-language"] {
+        if let Some(language) = tree.attribute(id, name).and_then(valid) {
+            return Some(language);
+        }
+    }
+    let classes = tree.attribute(id, "class")?;
+    let mut tokens = classes.split_ascii_whitespace().peekable();
+    while let Some(token) = tokens.next() {
+        for prefix in ["language-", "lang-", "highlight-source-", "brush:"] {
+            if let Some(language) = token.strip_prefix(prefix) {
+                let language = if language.is_empty() { tokens.peek().copied()? } else { language };
+                return valid(language.trim_end_matches(';'));
+            }
+        }
+        if token == "sourceCode"
+            && let Some(language) = tokens.peek()
+        {
+            return valid(language);
+        }
+        // Sphinx: `highlight-rust notranslate`.
+        if let Some(language) = token.strip_prefix("highlight-")
+            && classes.contains("notranslate")
+        {
+            return valid(language).filter(|language| language != "default");
+        }
+    }
+    None
+}
+
+/// The longest name of an author, and the longest line around it, in bytes.
+const MAX_AUTHOR_BYTES: usize = 60;
+const MAX_LINE_BYTES: usize = 160;
+
+/// Makes the authors of a page with several posts into paragraphs, which the extractor keeps: it takes the first
+/// for the page's author, and the others for decoration.
+fn authors_of_posts(tree: &mut Tree) {
+    let authors: Vec<NodeId> = tree.elements().filter(|id| is_author(tree, *id)).collect();
+    if authors.len() < 2 {
+        return;
+    }
+    let mut done: Vec<NodeId> = Vec::new();
+    for id in authors {
+        let name = tree.text(id, MAX_AUTHOR_BYTES * 2);
+        let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+        // The highest element around that is one line: its siblings are the post.
+        let mut line = id;
+        while tree.parent(line) != ROOT
+            && matches!(
+                tree.name(tree.parent(line)),
+                "div" | "span" | "header" | "p" | "a" | "address" | "h3" | "h4"
+            )
+            && tree.text(tree.parent(line), MAX_LINE_BYTES + 1).trim().len() <= MAX_LINE_BYTES
+        {
+            line = tree.parent(line);
+        }
+        if done.contains(&line) || name.is_empty() {
+            continue;
+        }
+        let rest = tree.text(line, MAX_LINE_BYTES * 2);
+        let rest = rest.split_whitespace().collect::<Vec<_>>().join(" ").replacen(&name, "", 1);
+        rename(tree, line, "p");
+        tree.set_children(line, Vec::new());
+        let strong = NodeData::Element { name: "strong".to_owned(), attributes: Vec::new() };
+        let strong = tree.append(line, strong);
+        tree.append(strong, NodeData::Text(name));
+        if !rest.trim().is_empty() {
+            tree.append(line, NodeData::Text(format!(" {}", rest.trim())));
+        }
+        if done.len() >= 64 {
+            done.remove(0);
+        }
+        done.push(line);
+    }
+}
+
+/// Whether an element names the author of a post.
+fn is_author(tree: &Tree, id: NodeId) -> bool {
+    let has = |attribute: &str, words: &[&str]| {
+        tree.attribute(id, attribute).is_some_and(|value| {
+            value
+                .split_ascii_whitespace()
+                .take(16)
+                .any(|token| words.iter().any(|word| token.eq_ignore_ascii_case(word)))
+        })
+    };
+    let named = has("rel", &["author"])
+        || has("itemprop", &["author"])
+        || has(
+            "class",
+            &[
+                "author",
+                "username",
+                "user-name",
+                "hnuser",
+                "poster",
+                "post-author",
+                "comment-author",
+                "byline",
+                "p-author",
+                "user-link",
+                "nickname",
+            ],
+        );
+    if !named {
+        return false;
+    }
+    let text = tree.text(id, MAX_AUTHOR_BYTES * 2);
+    (1..=MAX_AUTHOR_BYTES).contains(&text.trim().len())
+}

@@ -1,0 +1,235 @@
+//! The kind of a body, by its `Content-Type` and its first bytes.
+//!
+//! The bytes decide where they are unmistakable (PDF, images); the header decides between texts.
+
+/// What a body is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// HTML, or XHTML.
+    Html,
+    /// Text that is returned as it is: plain text, JSON, source code.
+    Text,
+    /// XML, which declares its encoding.
+    Xml,
+    /// An image that models take.
+    Image,
+    /// A PDF file.
+    Pdf,
+    /// Anything else.
+    Other,
+}
+
+/// A `Content-Type`, parsed: the type in lower case, without parameters, and the `charset`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MediaType {
+    pub(super) essence: String,
+    pub(super) charset: Option<String>,
+}
+
+/// The longest media type that is taken from a header, in bytes.
+const ESSENCE_BYTES: usize = 127;
+
+impl MediaType {
+    /// Parses a header's value. One that is not `type/subtype` gives an empty type.
+    pub(super) fn parse(header: &str) -> Self {
+        let mut parts = header.split(';');
+        let essence = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+        let well_formed = essence.len() <= ESSENCE_BYTES
+            && essence.split_once('/').is_some_and(|(first, second)| {
+                !first.is_empty() && !second.is_empty() && (first.bytes().chain(second.bytes())).all(token)
+            });
+        let charset = parts.find_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            let value = value.trim().trim_matches(['"', '\'']);
+            name.trim().eq_ignore_ascii_case("charset").then(|| value.to_owned())
+        });
+        Self { essence: if well_formed { essence } else { String::new() }, charset }
+    }
+}
+
+/// The kind of a body and its media type.
+pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (Kind, String) {
+    if let Some((kind, essence)) = by_signature(bytes) {
+        return (kind, essence.to_owned());
+    }
+    let essence = header.essence.as_str();
+    let named = match essence {
+        "text/html" | "application/xhtml+xml" => Some(Kind::Html),
+        "text/xml" | "application/xml" | "image/svg+xml" => Some(Kind::Xml),
+        _ if essence.ends_with("+xml") => Some(Kind::Xml),
+        _ if essence.starts_with("text/") || essence.ends_with("+json") => Some(Kind::Text),
+        _ if TEXT_TYPES.contains(&essence) => Some(Kind::Text),
+        // Names that say no more than "bytes": the bytes decide.
+        "" | "application/octet-stream" | "application/unknown" | "unknown/unknown" | "*/*" => None,
+        _ => Some(Kind::Other),
+    };
+    match named {
+        Some(Kind::Text | Kind::Xml | Kind::Html) if is_binary(bytes, MANY) => (Kind::Other, known(essence)),
+        // Servers send pages as plain text by mistake, but text/plain that begins like a page is most often
+        // its source, asked for as such.
+        Some(kind) => (kind, known(essence)),
+        None => by_text(bytes, essence),
+    }
+}
+
+/// Types outside `text/` that are text.
+const TEXT_TYPES: [&str; 14] = [
+    "application/json",
+    "application/json5",
+    "application/ndjson",
+    "application/x-ndjson",
+    "application/javascript",
+    "application/ecmascript",
+    "application/x-javascript",
+    "application/typescript",
+    "application/toml",
+    "application/yaml",
+    "application/x-yaml",
+    "application/x-sh",
+    "application/sql",
+    "application/graphql",
+];
+
+fn known(essence: &str) -> String {
+    if essence.is_empty() { "application/octet-stream".to_owned() } else { essence.to_owned() }
+}
+
+/// The kinds that their first bytes name.
+fn by_signature(bytes: &[u8]) -> Option<(Kind, &'static str)> {
+    let is_webp = bytes.len() > 12 && bytes.starts_with(b"RIFF") && &bytes[8..12] == b"WEBP";
+    Some(match bytes {
+        [b'%', b'P', b'D', b'F', b'-', ..] => (Kind::Pdf, "application/pdf"),
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => (Kind::Image, "image/png"),
+        [0xff, 0xd8, 0xff, ..] => (Kind::Image, "image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => (Kind::Image, "image/gif"),
+        _ if is_webp => (Kind::Image, "image/webp"),
+        _ => return None,
+    })
+}
+
+/// The kind of a body whose header says nothing.
+fn by_text(bytes: &[u8], essence: &str) -> (Kind, String) {
+    if is_binary(bytes, ANY) {
+        return (Kind::Other, known(essence));
+    }
+    let start = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    if start.starts_with(b"<?xml") && !begins_html(&start[..start.len().min(512)]) {
+        return (Kind::Xml, "text/xml".to_owned());
+    }
+    if begins_html(start) {
+        return (Kind::Html, "text/html".to_owned());
+    }
+    (Kind::Text, "text/plain".to_owned())
+}
+
+/// Whether a text begins as pages do, after comments; or, for XHTML, has `<html` near.
+fn begins_html(start: &[u8]) -> bool {
+    let mut start = start;
+    while let Some(rest) = start.strip_prefix(b"<!--") {
+        start = memchr::memmem::find(rest, b"-->").map_or(&[], |end| rest[end + 3..].trim_ascii_start());
+    }
+    if start.starts_with(b"<?xml") {
+        return start.windows(5).any(|window| window.eq_ignore_ascii_case(b"<html"));
+    }
+    const TAGS: [&str; 18] = [
+        "!doctype html",
+        "html",
+        "head",
+        "body",
+        "title",
+        "meta",
+        "script",
+        "style",
+        "div",
+        "table",
+        "p",
+        "h1",
+        "a",
+        "br",
+        "iframe",
+        "font",
+        "b",
+        "frameset",
+    ];
+    let Some(name) = start.strip_prefix(b"<") else { return false };
+    TAGS.iter().any(|tag| {
+        name.len() > tag.len()
+            && name[..tag.len()].eq_ignore_ascii_case(tag.as_bytes())
+            && matches!(name[tag.len()], b' ' | b'>' | b'\n' | b'\r' | b'\t' | b'/')
+    })
+}
+
+/// How many control characters make a body binary, in thousandths of its beginning: where it is said to be text, a
+/// stray one is a fault of the page.
+const MANY: usize = 50;
+const ANY: usize = 0;
+
+/// Whether the first bytes are no text in any encoding: control characters that no text has. UTF-16 has NUL
+/// bytes, and is known by its byte order mark.
+fn is_binary(bytes: &[u8], allowed: usize) -> bool {
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return false;
+    }
+    let start = &bytes[..bytes.len().min(1024)];
+    let controls = start.iter().filter(|byte| matches!(byte, 0..=0x08 | 0x0e..=0x1a | 0x1c..=0x1f)).count();
+    controls * 1000 > start.len() * allowed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(header: &str, bytes: &[u8], expected: (Kind, &str)) {
+        let (kind, essence) = kind_of(bytes, &MediaType::parse(header));
+        assert_eq!((kind, essence.as_str()), expected);
+    }
+
+    #[test]
+    fn the_header_names_the_kind_of_a_text() {
+        check("text/html; charset=utf-8", b"x", (Kind::Html, "text/html"));
+        check("APPLICATION/XHTML+XML", b"x", (Kind::Html, "application/xhtml+xml"));
+        check("application/json", b"<html>", (Kind::Text, "application/json"));
+        check("application/ld+json", b"{}", (Kind::Text, "application/ld+json"));
+        check("text/plain", b"<!doctype html>", (Kind::Text, "text/plain"));
+        check("application/rss+xml", b"<rss/>", (Kind::Xml, "application/rss+xml"));
+        check("image/svg+xml", b"<svg/>", (Kind::Xml, "image/svg+xml"));
+        check("application/zip", b"PK\x03\x04", (Kind::Other, "application/zip"));
+        check("video/mp4", b"text", (Kind::Other, "video/mp4"));
+    }
+
+    #[test]
+    fn unmistakable_bytes_win_over_the_header() {
+        check("text/html", b"%PDF-1.7", (Kind::Pdf, "application/pdf"));
+        check("text/plain", b"\x89PNG\r\n\x1a\n..", (Kind::Image, "image/png"));
+        check("", b"\xff\xd8\xff\xe0", (Kind::Image, "image/jpeg"));
+        check("image/png", b"RIFF\0\0\0\0WEBPVP8 ", (Kind::Image, "image/webp"));
+    }
+
+    #[test]
+    fn binary_data_is_never_shown_as_text() {
+        check("text/html", b"\0\x01\x02", (Kind::Other, "text/html"));
+        check("image/png", b"not an image", (Kind::Other, "image/png"));
+        check("", b"\x7fELF\x02\x01", (Kind::Other, "application/octet-stream"));
+        check("text/plain", b"\xff\xfea\0", (Kind::Text, "text/plain"));
+    }
+
+    #[test]
+    fn a_body_without_a_type_is_known_by_its_beginning() {
+        check("", b"\n <!-- x --> <!DOCTYPE html>", (Kind::Html, "text/html"));
+        check("application/octet-stream", b"<p>x", (Kind::Html, "text/html"));
+        check("", b"<?xml version='1.0'?><feed/>", (Kind::Xml, "text/xml"));
+        check("", b"<?xml version='1.0'?><html xmlns='x'>", (Kind::Html, "text/html"));
+        check("nonsense", b"<pre", (Kind::Text, "text/plain"));
+        check("", b"", (Kind::Text, "text/plain"));
+    }
+
+    #[test]
+    fn a_malformed_type_is_none() {
+        assert_eq!(MediaType::parse("a/b c; charset=\"X\"").charset.as_deref(), Some("X"));
+        for header in ["", ";", "/", "a/", "a b/c", "text/\u{1b}[0m", &"a/b".repeat(100)] {
+            assert_eq!(MediaType::parse(header).essence, "", "{header}");
+        }
+    }
+}

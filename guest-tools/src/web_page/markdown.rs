@@ -1,0 +1,546 @@
+//! A tree as Markdown, or as plain text of the same shape.
+//!
+//! Walks the tree without recursion. An element that changes its content's form (a quote, a list item, a cell)
+//! opens a frame that collects the content; frames of one kind have a bounded depth, so that the work is linear.
+
+use super::{
+    characters::visible,
+    links::Links,
+    table::{Table, is_layout},
+    tree::{NodeData, NodeId, Step, Tree},
+};
+
+/// Which form is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Markdown,
+    /// Without marks: the words, line breaks and the shape of lists and tables.
+    Text,
+}
+
+/// The deepest nesting of quotes and lists that is shown.
+const MAX_QUOTES: usize = 12;
+
+/// What a frame makes of its content.
+#[derive(Debug)]
+pub(super) enum Form {
+    Page,
+    Quote,
+    Item { marker: String },
+    Heading(usize),
+    Code { language: String },
+    Inline(&'static str),
+    CodeSpan,
+    Link { target: Option<String> },
+    Cell { heading: bool, columns: usize },
+    Caption,
+}
+
+#[derive(Debug)]
+struct Frame {
+    form: Form,
+    text: String,
+    /// The element that closes it.
+    id: NodeId,
+    /// Whether a space comes before the next word.
+    space: bool,
+}
+
+/// An open list: the next number, or none for bullets.
+#[derive(Debug)]
+struct List {
+    id: NodeId,
+    next: Option<u64>,
+}
+
+/// Writes the content of a tree.
+pub(super) fn write(tree: &Tree, from: NodeId, links: &Links, style: Style) -> String {
+    let page = Frame { form: Form::Page, text: String::new(), id: NodeId::MAX, space: false };
+    let mut writer = Writer { tree, links, style, frames: vec![page], lists: Vec::new(), tables: Vec::new() };
+    for step in tree.walk(from) {
+        match step {
+            Step::Open(id) => writer.open(id),
+            Step::Close(id) => writer.close(id),
+        }
+    }
+    let mut text = writer.frames.swap_remove(0).text;
+    text.truncate(text.trim_end().len());
+    text
+}
+
+struct Writer<'a> {
+    tree: &'a Tree,
+    links: &'a Links,
+    style: Style,
+    frames: Vec<Frame>,
+    lists: Vec<List>,
+    tables: Vec<(NodeId, Table)>,
+}
+
+impl Writer<'_> {
+    fn open(&mut self, id: NodeId) {
+        let (name, _) = match self.tree.data(id) {
+            NodeData::Text(text) => return self.text(text),
+            NodeData::Element { name, attributes } => (name.as_str(), attributes),
+        };
+        match name {
+            "br" => self.line_break(),
+            "hr" => self.rule(),
+            "img" => self.image(id),
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+                self.paragraph();
+                let level = usize::from(name.as_bytes()[1] - b'0');
+                self.push(id, Form::Heading(level));
+            }
+            "blockquote" => {
+                self.paragraph();
+                if self.count(|form| matches!(form, Form::Quote)) < MAX_QUOTES {
+                    self.push(id, Form::Quote);
+                }
+            }
+            "ul" | "ol" | "menu" | "dir" => self.open_list(id, name),
+            "li" => self.open_item(id),
+            "dd" => {
+                self.line();
+                self.push(id, Form::Item { marker: "  ".to_owned() });
+            }
+            "dt" => {
+                self.line();
+                self.inline(id, "**");
+            }
+            "pre" | "xmp" | "listing" | "plaintext" if !self.in_code() => {
+                self.paragraph();
+                self.push(id, Form::Code { language: language(self.tree, id) });
+            }
+            "code" | "kbd" | "samp" | "tt" if !self.in_code() => self.push(id, Form::CodeSpan),
+            "strong" | "b" => self.inline(id, "**"),
+            "em" | "i" | "cite" | "dfn" | "var" => self.inline(id, "*"),
+            "del" | "s" | "strike" => self.inline(id, "~~"),
+            "a" => self.open_link(id),
+            "table" => self.open_table(id),
+            "tr" => self.open_row(),
+            "td" | "th" => self.open_cell(id, name),
+            "caption" => self.push(id, Form::Caption),
+            _ if is_block(name) => self.paragraph(),
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, id: NodeId) {
+        if self.frames.last().is_some_and(|frame| frame.id == id && self.frames.len() > 1) {
+            self.pop();
+        }
+        if self.lists.last().is_some_and(|list| list.id == id) {
+            self.lists.pop();
+        }
+        if self.tables.last().is_some_and(|(table, _)| *table == id)
+            && let Some((_, table)) = self.tables.pop()
+        {
+            let shown = table.write(self.style);
+            self.paragraph();
+            self.raw(&shown);
+        }
+        let name = self.tree.name(id);
+        if is_block(name) {
+            self.paragraph();
+        }
+    }
+
+    fn open_list(&mut self, id: NodeId, name: &str) {
+        if self.lists.is_empty() {
+            self.paragraph();
+        } else {
+            self.line();
+        }
+        let start = self.tree.attribute(id, "start").and_then(|start| start.trim().parse().ok());
+        let next = (name == "ol").then(|| start.unwrap_or(1));
+        self.lists.push(List { id, next });
+    }
+
+    fn open_item(&mut self, id: NodeId) {
+        self.line();
+        let marker = match self.lists.last_mut().map(|list| &mut list.next) {
+            Some(Some(next)) => {
+                let marker = format!("{next}. ");
+                *next = next.saturating_add(1);
+                marker
+            }
+            _ => "- ".to_owned(),
+        };
+        if self.count(|form| matches!(form, Form::Item { .. })) < MAX_QUOTES {
+            self.push(id, Form::Item { marker });
+        }
+    }
+
+    fn open_link(&mut self, id: NodeId) {
+        if self.count(|form| matches!(form, Form::Link { .. } | Form::Code { .. } | Form::CodeSpan)) > 0 {
+            return;
+        }
+        let target = self.tree.attribute(id, "href").and_then(|target| self.links.absolute(target));
+        self.push(id, Form::Link { target });
+    }
+
+    fn open_table(&mut self, id: NodeId) {
+        self.paragraph();
+        let in_cell = self.count(|form| matches!(form, Form::Cell { .. })) > 0;
+        if !in_cell && !is_layout(self.tree, id) {
+            self.tables.push((id, Table::default()));
+        }
+    }
+
+    fn open_row(&mut self) {
+        let in_cell = self.count(|form| matches!(form, Form::Cell { .. })) > 0;
+        match self.tables.last_mut() {
+            Some((_, table)) if !in_cell => table.begin_row(),
+            _ => self.line(),
+        }
+    }
+
+    fn open_cell(&mut self, id: NodeId, name: &str) {
+        let in_cell = self.count(|form| matches!(form, Form::Cell { .. })) > 0;
+        if self.tables.is_empty() || in_cell {
+            // A layout table: cells are blocks.
+            self.paragraph();
+            return;
+        }
+        let columns =
+            self.tree.attribute(id, "colspan").and_then(|span| span.trim().parse().ok()).unwrap_or(1);
+        self.push(id, Form::Cell { heading: name == "th", columns });
+    }
+
+    fn inline(&mut self, id: NodeId, mark: &'static str) {
+        let within = |form: &Form| matches!(form, Form::Code { .. } | Form::CodeSpan | Form::Heading(_));
+        let same = |form: &Form| matches!(form, Form::Inline(other) if *other == mark);
+        if self.style == Style::Markdown && self.count(|form| within(form) || same(form)) == 0 {
+            self.push(id, Form::Inline(mark));
+        }
+    }
+
+    fn image(&mut self, id: NodeId) {
+        let alternative = visible(self.tree.attribute(id, "alt").unwrap_or_default());
+        let alternative = alternative.split_whitespace().collect::<Vec<_>>().join(" ");
+        if alternative.is_empty() || self.in_code() {
+            return;
+        }
+        let target = self.tree.attribute(id, "src").and_then(|target| self.links.absolute(target));
+        let inside = self.count(|form| matches!(form, Form::Link { .. })) > 0;
+        self.word_break();
+        match target {
+            Some(target) if self.style == Style::Markdown && !inside => {
+                self.raw(&format!("![{}]({})", escape_label(&alternative), escape_target(&target)));
+            }
+            _ => self.raw(&alternative),
+        }
+    }
+
+    fn count(&self, counted: impl Fn(&Form) -> bool) -> usize {
+        self.frames.iter().filter(|frame| counted(&frame.form)).count()
+    }
+
+    fn in_code(&self) -> bool {
+        self.count(|form| matches!(form, Form::Code { .. } | Form::CodeSpan)) > 0
+    }
+
+    fn push(&mut self, id: NodeId, form: Form) {
+        self.frames.push(Frame { form, text: String::new(), id, space: false });
+    }
+
+    fn top(&mut self) -> &mut Frame {
+        // The page's frame is never popped.
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    /// Writes a text, its white space collapsed unless it is code.
+    fn text(&mut self, text: &str) {
+        let text = visible(text);
+        let style = self.style;
+        if self.count(|form| matches!(form, Form::Code { .. })) > 0 {
+            self.top().text.push_str(&text);
+            return;
+        }
+        if text.starts_with(char::is_whitespace) {
+            self.top().space = true;
+        }
+        let code = self.in_code();
+        for word in text.split_whitespace() {
+            self.word_break();
+            let frame = self.top();
+            let at_start = frame.text.is_empty() || frame.text.ends_with('\n');
+            if code || style == Style::Text {
+                frame.text.push_str(word);
+            } else {
+                push_escaped(&mut frame.text, word, at_start);
+            }
+            frame.space = true;
+        }
+        if !text.is_empty() && !text.ends_with(char::is_whitespace) {
+            self.top().space = false;
+        }
+    }
+
+    /// Writes the space that was read before this word.
+    fn word_break(&mut self) {
+        let frame = self.top();
+        let inline = matches!(frame.form, Form::Inline(_) | Form::Link { .. } | Form::CodeSpan);
+        if frame.space && (inline || !frame.text.is_empty()) && !frame.text.ends_with(['\n', ' ']) {
+            frame.text.push(' ');
+        }
+        frame.space = false;
+    }
+
+    fn raw(&mut self, text: &str) {
+        self.top().text.push_str(text);
+    }
+
+    /// Ends the line, where one has begun.
+    fn line(&mut self) {
+        if self.in_code() {
+            return;
+        }
+        let frame = self.top();
+        frame.space = false;
+        let end = frame.text.trim_end_matches(' ').len();
+        frame.text.truncate(end);
+        if !frame.text.is_empty() && !frame.text.ends_with('\n') {
+            frame.text.push('\n');
+        }
+    }
+
+    /// Ends the paragraph, where one has begun.
+    fn paragraph(&mut self) {
+        if self.count(|form| matches!(form, Form::Code { .. })) > 0 {
+            let frame = self.top();
+            if !frame.text.is_empty() && !frame.text.ends_with('\n') {
+                frame.text.push('\n');
+            }
+            return;
+        }
+        self.line();
+        let frame = self.top();
+        if !frame.text.is_empty() && !frame.text.ends_with("\n\n") {
+            frame.text.push('\n');
+        }
+    }
+
+    fn line_break(&mut self) {
+        let code = self.in_code();
+        let frame = self.top();
+        if code || (!frame.text.is_empty() && !frame.text.ends_with("\n\n")) {
+            let end = if code { frame.text.len() } else { frame.text.trim_end_matches(' ').len() };
+            frame.text.truncate(end);
+            frame.text.push('\n');
+        }
+        frame.space = false;
+    }
+
+    fn rule(&mut self) {
+        self.paragraph();
+        if self.style == Style::Markdown && !self.top().text.is_empty() {
+            self.raw("---\n\n");
+        }
+    }
+
+    /// Ends a frame: its content, in its form, goes to the frame below.
+    fn pop(&mut self) {
+        let Some(Frame { form, text, space, .. }) = self.frames.pop() else { return };
+        let markdown = self.style == Style::Markdown;
+        match form {
+            Form::Page => {}
+            Form::Cell { heading, columns } => {
+                if let Some((_, table)) = self.tables.last_mut() {
+                    table.cell(&text, heading, columns);
+                }
+            }
+            Form::Quote | Form::Item { .. } | Form::Code { .. } | Form::Heading(_) | Form::Caption => {
+                self.pop_block(&form, &text);
+            }
+            Form::Inline(_) | Form::CodeSpan | Form::Link { .. } => {
+                self.pop_inline(&form, &text, markdown);
+                let frame = self.top();
+                frame.space = frame.space || space || text.ends_with(' ');
+            }
+        }
+    }
+
+    fn pop_block(&mut self, form: &Form, text: &str) {
+        let markdown = self.style == Style::Markdown;
+        let content = text.trim_matches('\n');
+        if content.trim().is_empty() {
+            return;
+        }
+        match form {
+            Form::Quote if markdown => {
+                self.paragraph();
+                for line in content.trim_end().lines() {
+                    self.raw(if line.is_empty() { ">" } else { "> " });
+                    self.raw(line);
+                    self.raw("\n");
+                }
+                self.raw("\n");
+            }
+            Form::Item { marker } => self.item(marker, content.trim()),
+            Form::Code { language } if markdown => {
+                let fence = "`".repeat(longest_run(content).max(2) + 1);
+                self.paragraph();
+                self.raw(&format!("{fence}{language}\n{}\n{fence}\n\n", content.trim_end()));
+            }
+            Form::Heading(level) if markdown => {
+                let line = content.split_whitespace().collect::<Vec<_>>().join(" ");
+                self.paragraph();
+                self.raw(&format!("{} {line}\n\n", "#".repeat(*level)));
+            }
+            _ => {
+                self.paragraph();
+                self.raw(content.trim_end());
+                self.raw("\n\n");
+            }
+        }
+    }
+
+    fn item(&mut self, marker: &str, content: &str) {
+        self.line();
+        let indent = " ".repeat(marker.len());
+        for (at, line) in content.lines().enumerate() {
+            if at == 0 {
+                self.raw(marker);
+            } else if !line.is_empty() {
+                self.raw(&indent);
+            }
+            self.raw(line);
+            self.raw("\n");
+        }
+    }
+
+    fn pop_inline(&mut self, form: &Form, text: &str, markdown: bool) {
+        let content = text.trim();
+        if content.is_empty() {
+            return;
+        }
+        let leading = text.starts_with(' ');
+        // A mark around blocks would not close; blocks in it stay blocks.
+        let blocks = content.contains("\n\n");
+        let below = self.top();
+        below.space = below.space || leading;
+        self.word_break();
+        let shown = match form {
+            Form::Inline(mark) if !blocks => format!("{mark}{content}{mark}"),
+            Form::CodeSpan if markdown && !content.contains('\n') => code_span(content),
+            Form::Link { target: Some(target) } if markdown && !blocks => {
+                let label = content.replace('\n', " ");
+                format!("[{}]({})", escape_label(&label), escape_target(target))
+            }
+            _ => content.to_owned(),
+        };
+        self.raw(&shown);
+        if blocks {
+            self.paragraph();
+        }
+    }
+}
+
+/// Elements that begin on a line of their own.
+pub(super) fn is_block(name: &str) -> bool {
+    matches!(
+        name,
+        "address"
+            | "article"
+            | "aside"
+            | "blockquote"
+            | "body"
+            | "center"
+            | "dd"
+            | "details"
+            | "dialog"
+            | "div"
+            | "dl"
+            | "dt"
+            | "fieldset"
+            | "figcaption"
+            | "figure"
+            | "footer"
+            | "form"
+            | "h1"
+            | "h2"
+            | "h3"
+            | "h4"
+            | "h5"
+            | "h6"
+            | "header"
+            | "hgroup"
+            | "legend"
+            | "main"
+            | "nav"
+            | "noframes"
+            | "p"
+            | "section"
+            | "summary"
+            | "table"
+            | "tbody"
+            | "thead"
+            | "tfoot"
+            | "frameset"
+            | "optgroup"
+            | "textarea"
+    )
+}
+
+fn language(tree: &Tree, id: NodeId) -> String {
+    let places = [Some(id), tree.children(id).first().copied()];
+    let language = places.into_iter().flatten().find_map(|place| {
+        let classes = tree.attribute(place, "class")?;
+        classes.split_ascii_whitespace().find_map(|class| class.strip_prefix("language-"))
+    });
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+#-._".contains(&byte);
+    language
+        .filter(|language| language.len() <= 24 && language.bytes().all(fits))
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Appends a word, with what Markdown would take for a mark escaped.
+fn push_escaped(text: &mut String, word: &str, at_start: bool) {
+    let ordered = word.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let marker = matches!(word, "+" | "-" | ">") || word.bytes().all(|byte| byte == b'#' || byte == b'=');
+    if at_start && (marker || word.starts_with('>')) {
+        text.push('\\');
+    } else if at_start && ordered.len() < word.len() && ordered == "." {
+        text.push_str(&word[..word.len() - 1]);
+        text.push_str("\\.");
+        return;
+    }
+    let mut characters = word.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        let next = characters.peek().map(|(_, next)| *next);
+        let escaped = match character {
+            '*' | '`' | '\\' => true,
+            '_' => at == 0 || next.is_none(),
+            ']' => next == Some('('),
+            '<' => next.is_some_and(|next| next.is_ascii_alphabetic() || matches!(next, '/' | '!' | '?')),
+            _ => false,
+        };
+        if escaped {
+            text.push('\\');
+        }
+        text.push(character);
+    }
+}
+
+fn escape_label(label: &str) -> String {
+    label.replace("](", "]\\(")
+}
+
+fn escape_target(target: &str) -> String {
+    target.replace('(', "%28").replace(')', "%29").replace(' ', "%20").replace(['<', '>', '\n'], "")
+}
+
+fn longest_run(text: &str) -> usize {
+    let runs = text.split(|character| character != '`').map(str::len);
+    runs.max().unwrap_or(0)
+}
+
+fn code_span(content: &str) -> String {
+    let mark = "`".repeat(longest_run(content) + 1);
+    let pad = if content.starts_with('`') || content.ends_with('`') { " " } else { "" };
+    format!("{mark}{pad}{content}{pad}{mark}")
+}

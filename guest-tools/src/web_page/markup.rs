@@ -1,0 +1,79 @@
+//! A tree as HTML: for the extractor, and as the content of the format `html`.
+
+use super::{
+    characters::visible,
+    links::Links,
+    tree::{NodeData, ROOT, Step, Tree, VOID},
+};
+
+/// The attributes of the format `html`. Others serve scripts and styles.
+const SHOWN: [&str; 18] = [
+    "href", "src", "alt", "title", "class", "id", "name", "colspan", "rowspan", "start", "lang", "dir",
+    "datetime", "type", "value", "rel", "role", "itemprop",
+];
+
+/// The whole tree, with all attributes: what the extractor reads.
+pub(super) fn source(tree: &Tree) -> String {
+    write(tree, |_, value| Some(value.to_owned()))
+}
+
+/// The tree as a reader gets it: links absolute, without handlers and styles.
+pub(super) fn shown(tree: &Tree, links: &Links) -> String {
+    write(tree, |name, value| match name {
+        "href" | "src" => links.absolute(value),
+        _ if SHOWN.contains(&name) => Some(visible(value)),
+        _ => None,
+    })
+}
+
+fn write(tree: &Tree, attribute: impl Fn(&str, &str) -> Option<String>) -> String {
+    let mut html = String::new();
+    for step in tree.walk(ROOT) {
+        match step {
+            Step::Open(id) => match tree.data(id) {
+                NodeData::Text(text) => escape(&visible(text), &mut html),
+                NodeData::Element { name, attributes } if !name.is_empty() => {
+                    html.push('<');
+                    push_name(name, &mut html);
+                    for (name, value) in attributes {
+                        if let Some(value) = attribute(name, value) {
+                            html.push(' ');
+                            push_name(name, &mut html);
+                            html.push_str("=\"");
+                            escape(&value, &mut html);
+                            html.push('"');
+                        }
+                    }
+                    html.push('>');
+                }
+                NodeData::Element { .. } => {}
+            },
+            Step::Close(id) => {
+                let name = tree.name(id);
+                if !name.is_empty() && !VOID.contains(&name) {
+                    html.push_str("</");
+                    push_name(name, &mut html);
+                    html.push('>');
+                }
+            }
+        }
+    }
+    html
+}
+
+/// A name, without what would end it.
+fn push_name(name: &str, html: &mut String) {
+    html.extend(name.chars().filter(|character| character.is_alphanumeric() || "-_:.".contains(*character)));
+}
+
+fn escape(text: &str, html: &mut String) {
+    for character in text.chars() {
+        match character {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            _ => html.push(character),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The title, the base address and the metadata of a page.
+
+use super::{
+    tokens::Attribute,
+    tree::{NodeData, Tree},
+};
+
+/// How many `<meta>` elements the extractor gets.
+const MAX_METAS: usize = 200;
+
+/// The metadata of a page.
+#[derive(Debug)]
+pub(super) struct Metadata {
+    pub(super) title: Option<String>,
+    pub(super) base: Option<String>,
+    /// Title and `<meta>` elements as markup, for the extractor.
+    pub(super) head: String,
+}
+
+/// Reads the metadata of a tree that still has its head.
+pub(super) fn read(tree: &Tree) -> Metadata {
+    let (mut title, mut heading, mut base, mut named) = (None, None, None, None);
+    let mut head = String::new();
+    let mut metas = 0;
+    for id in tree.elements() {
+        let NodeData::Element { name, attributes } = tree.data(id) else { continue };
+        match name.as_str() {
+            "title" if title.is_none() => title = line(&tree.text(id, 1 << 10)),
+            "h1" if heading.is_none() => heading = line(&tree.text(id, 1 << 10)),
+            "base" if base.is_none() => base = tree.attribute(id, "href").map(str::to_owned),
+            "meta" if metas < MAX_METAS => {
+                metas += 1;
+                let of_title = tree.attribute(id, "property") == Some("og:title");
+                if of_title {
+                    named = named.or_else(|| tree.attribute(id, "content").and_then(line));
+                }
+                push_element("meta", attributes, &mut head);
+            }
+            _ => {}
+        }
+    }
+    let title = title.or(named).or(heading);
+    if let Some(title) = &title {
+        head.push_str("<title>");
+        push_escaped(title, &mut head);
+        head.push_str("</title>");
+    }
+    Metadata { title, base, head }
+}
+
+fn line(text: &str) -> Option<String> {
+    let line = super::one_line(text);
+    (!line.is_empty()).then_some(line)
+}
+
+fn push_element(name: &str, attributes: &[Attribute], html: &mut String) {
+    html.push('<');
+    html.push_str(name);
+    for (name, value) in attributes {
+        if matches!(name.as_str(), "name" | "property" | "content" | "itemprop") {
+            html.push(' ');
+            html.push_str(name);
+            html.push_str("=\"");
+            push_escaped(value, html);
+            html.push('"');
+        }
+    }
+    html.push('>');
+}
+
+fn push_escaped(text: &str, html: &mut String) {
+    html.push_str(&text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;"));
+}

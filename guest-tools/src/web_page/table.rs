@@ -1,0 +1,115 @@
+//! Tables: which ones hold data, and how their rows are written.
+
+use super::{
+    markdown::Style,
+    tree::{NodeId, Step, Tree},
+};
+
+/// The widest cell that is filled up for a `colspan`, in columns.
+const MAX_SPAN: usize = 20;
+
+/// The most cells in a row that get a column.
+const MAX_COLUMNS: usize = 64;
+
+/// The longest text of a cell of data, in bytes; a longer one is a part of a page.
+const MAX_CELL_BYTES: usize = 2000;
+
+/// The rows of a table.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    rows: Vec<Vec<String>>,
+    /// Whether all cells of the first row are headings.
+    headed: bool,
+}
+
+impl Table {
+    pub(super) fn begin_row(&mut self) {
+        self.rows.push(Vec::new());
+    }
+
+    pub(super) fn cell(&mut self, text: &str, heading: bool, columns: usize) {
+        if self.rows.is_empty() {
+            self.begin_row();
+        }
+        let first = self.rows.len() == 1;
+        let Some(row) = self.rows.last_mut() else { return };
+        if first {
+            self.headed = heading && (row.is_empty() || self.headed);
+        }
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        row.push(lines.join("\n"));
+        for _ in 1..columns.clamp(1, MAX_SPAN) {
+            if row.len() < MAX_COLUMNS {
+                row.push(String::new());
+            }
+        }
+    }
+
+    /// The rows as lines. The first row is the head, as Markdown has no table without one.
+    pub(super) fn write(mut self, style: Style) -> String {
+        self.rows.retain(|row| row.iter().any(|cell| !cell.is_empty()));
+        let width = self.rows.iter().map(Vec::len).max().unwrap_or(0).min(MAX_COLUMNS);
+        let mut text = String::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            if style == Style::Text {
+                let cells: Vec<String> = row.iter().map(|cell| cell.replace('\n', " ")).collect();
+                text.push_str(cells.join("\t").trim_end());
+                text.push('\n');
+                continue;
+            }
+            text.push('|');
+            for column in 0..width.max(row.len()) {
+                let cell = row.get(column).map_or("", String::as_str);
+                text.push(' ');
+                text.push_str(&cell.replace('|', "\\|").replace('\n', "<br>"));
+                text.push_str(" |");
+            }
+            text.push('\n');
+            if at == 0 {
+                text.push('|');
+                text.push_str(&" --- |".repeat(width));
+                text.push('\n');
+            }
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Whether a table arranges parts of a page instead of showing data.
+pub(super) fn is_layout(tree: &Tree, id: NodeId) -> bool {
+    if matches!(tree.attribute(id, "role"), Some("presentation" | "none")) {
+        return true;
+    }
+    let (mut rows, mut cells, mut widest, mut bytes, mut headings) =
+        (0_usize, 0_usize, 0_usize, 0_usize, 0_usize);
+    for step in tree.walk(id) {
+        let Step::Open(inner) = step else { continue };
+        match tree.name(inner) {
+            "table" if inner != id => return true,
+            "tr" => {
+                rows += 1;
+                cells = 0;
+            }
+            "td" | "th" => {
+                headings += usize::from(tree.name(inner) == "th");
+                cells += 1;
+                widest = widest.max(cells);
+                bytes = 0;
+            }
+            "h1" | "h2" | "h3" | "article" | "section" | "blockquote" | "form" => return true,
+            "" => {
+                if let super::tree::NodeData::Text(text) = tree.data(inner) {
+                    bytes += text.len();
+                }
+                if bytes > MAX_CELL_BYTES {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    headings == 0 && (rows < 2 || widest < 2)
+}

@@ -1,0 +1,261 @@
+//! Whole pages: what is kept, what is dropped, and the bounds for hostile ones.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn page(html: &str, format: PageFormat) -> WebPage {
+    let source = PageSource {
+        bytes: html.as_bytes(),
+        content_type: Some("text/html; charset=utf-8"),
+        url: "https://a.example/dir/page",
+    };
+    read_page(source, format, PageEffort::Extract)
+}
+
+fn text_of(page: WebPage) -> String {
+    match page.content {
+        PageContent::Text(text) => text,
+        other => panic!("no text: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn check(html: &str, markdown: &str) {
+    assert_eq!(text_of(page(html, PageFormat::Markdown)), markdown);
+}
+
+#[test]
+fn inline_marks_and_links_are_written() {
+    check(
+        "<p>a <b>bold</b>, <i>it</i> <a href='../x'>link</a>.",
+        "a **bold**, *it* [link](https://a.example/x).",
+    );
+    check("<p>see<a href='javascript:alert(1)'> this </a>and", "see this and");
+    check("<p><code>a`b</code> and 1 * 2", "``a`b`` and 1 \\* 2");
+    check("<p>x<br>y", "x\ny");
+}
+
+#[test]
+fn lists_keep_their_numbers_and_nesting() {
+    check("<ol start=3><li>a<li>b<ul><li>c</ul></ol>", "3. a\n4. b\n   - c");
+    check("<ul><li><p>a</p><p>b</p></li></ul>", "- a\n\n  b");
+}
+
+#[test]
+fn quotes_and_headings_are_written() {
+    check("<h2>T <b>x</b></h2><blockquote><p>a<p>b</blockquote>c", "## T x\n\n> a\n>\n> b\n\nc");
+}
+
+#[test]
+fn a_table_has_a_head_and_escaped_bars() {
+    check(
+        "<table><tr><th>A<th>B<tr><td>1|2<td>x<br>y<tr><td colspan=2>z</table>",
+        "| A | B |\n| --- | --- |\n| 1\\|2 | x<br>y |\n| z |  |",
+    );
+}
+
+#[test]
+fn a_layout_table_is_no_table() {
+    check(
+        "<table><tr><td><table><tr><td>a<td>b<tr><td>c<td>d</table></table>",
+        "| a | b |\n| --- | --- |\n| c | d |",
+    );
+    check("<table><tr><td>one<td>two</table>", "one\n\ntwo");
+}
+
+#[test]
+fn code_keeps_its_language_and_lines() {
+    check(
+        "<pre><code class=language-rust>fn a() {\n    b\n}\n</code></pre>",
+        "```rust\nfn a() {\n    b\n}\n```",
+    );
+    check("<div class='highlight highlight-source-python'><pre>x = 1</pre></div>", "```python\nx = 1\n```");
+    check("<pre>```\n</pre>", "````\n```\n````");
+}
+
+#[test]
+fn hidden_text_is_dropped() {
+    check("<p>a</p><p hidden>b</p><div style='display:none'><p>c</div><span aria-hidden=true>d</span>", "a");
+    check("<p>a\u{202e}b\u{1b}[31mc\u{e0041}&#x1b;[0m&#8238;d", "abcd");
+    check("<script>x</script><style>y</style><!-- z --><template>t</template><p>a", "a");
+}
+
+#[test]
+fn text_has_no_marks() {
+    let html = "<h1>T</h1><p>a <b>b</b> <a href=/x>c</a> 1*2</p><ul><li>d</ul>";
+    assert_eq!(text_of(page(html, PageFormat::Text)), "T\n\na b c 1*2\n\n- d");
+}
+
+#[test]
+fn html_is_cleaned_and_whole() {
+    let html =
+        "<nav><a href=/x onclick=e()>n</a></nav><p style=color:red>a<script>b</script><img src=data:x alt=i>";
+    let expected = "<nav><a href=\"https://a.example/x\">n</a></nav><p>a<img alt=\"i\"></p>";
+    assert_eq!(text_of(page(html, PageFormat::Html)), expected);
+}
+
+#[test]
+fn other_kinds_are_told_without_content() {
+    let read = |bytes: &[u8], content_type| {
+        read_page(
+            PageSource { bytes, content_type, url: "https://a.example/" },
+            PageFormat::Markdown,
+            PageEffort::Extract,
+        )
+    };
+    let json = read(b"{\"a\": \"<b>\"}", Some("application/json"));
+    assert_eq!(json.content, PageContent::Text("{\"a\": \"<b>\"}".to_owned()));
+    let image = read(b"\x89PNG\r\n\x1a\n", None);
+    assert_eq!((image.content, image.media_type.as_str()), (PageContent::Image, "image/png"));
+    let other = read(b"PK\x03\x04", Some("application/zip"));
+    assert_eq!((other.content, other.media_type.as_str()), (PageContent::Unshown, "application/zip"));
+}
+
+#[test]
+fn a_script_only_page_shows_its_noscript() {
+    check(
+        "<div id=root></div><noscript>Please enable <b>JavaScript</b>.</noscript>",
+        "Please enable **JavaScript**.",
+    );
+}
+
+/// Debug builds are some twenty times slower than the guest.
+const HOSTILE_TIME: Duration = Duration::from_secs(60);
+
+#[track_caller]
+fn bounded(html: &str, words: &str) {
+    for format in [PageFormat::Markdown, PageFormat::Text, PageFormat::Html] {
+        let begin = Instant::now();
+        let text = text_of(page(html, format));
+        assert!(begin.elapsed() < HOSTILE_TIME, "{:?}", begin.elapsed());
+        assert!(text.contains(words), "{:.200}", text);
+        assert!(text.len() < 4 * html.len() + 10_000, "{} bytes from {}", text.len(), html.len());
+    }
+}
+
+#[test]
+fn a_million_nested_elements_are_bounded() {
+    bounded(&format!("<p>first</p>{}last", "<div>".repeat(1_000_000)), "last");
+    bounded(&format!("{}deep{}last", "<b><i>".repeat(100_000), "</i></b>".repeat(100_000)), "last");
+    bounded(&format!("{}last", "<blockquote>".repeat(100_000)), "last");
+    bounded(&format!("{}last", "<table><tr><td>".repeat(50_000)), "last");
+    bounded(&format!("{}last", "<ul><li>x".repeat(50_000)), "last");
+    bounded(&format!("{}last", "<a href=x><b>".repeat(50_000)), "last");
+}
+
+#[test]
+fn floods_of_one_kind_are_bounded() {
+    let attributes: String = (0..100_000).map(|n| format!(" a{n}=1")).collect();
+    bounded(&format!("<p{attributes}>last"), "last");
+    bounded(&format!("<p>{}last", "&amp;".repeat(200_000)), "last");
+    bounded(&format!("<p>last{}", "<".repeat(500_000)), "last");
+    bounded(&format!("<p>last{}", "</x>".repeat(200_000)), "last");
+    bounded(&format!("<p>last{}", "<p>".repeat(200_000)), "last");
+    bounded(&format!("<p>last{}", "<!--".repeat(200_000)), "last");
+    bounded(&format!("<svg><p>x{}</svg><p>last", "<svg><math>".repeat(50_000)), "");
+}
+
+#[test]
+fn a_page_of_five_megabytes_is_read_whole() {
+    let paragraph =
+        "<div class=c><p>Some <b>words</b> of a <a href=/x>page</a> that goes on and on.</p></div>\n";
+    let html =
+        format!("<nav>menu</nav><main>{}<p>last</main>", paragraph.repeat((5 << 20) / paragraph.len()));
+    bounded(&html, "last");
+}
+
+/// Pieces that meet the rules of the builder in every order.
+fn soup() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "<p>",
+        "</p>",
+        "<table>",
+        "<tr>",
+        "<td>",
+        "</td>",
+        "</table>",
+        "<a href='x'>",
+        "</a>",
+        "<b>",
+        "</b>",
+        "<li>",
+        "<ul>",
+        "</ul>",
+        "<pre>",
+        "</pre>",
+        "<code>",
+        "text ",
+        "é",
+        "&amp;",
+        "&#x202e;",
+        "<",
+        ">",
+        "\"",
+        "<!--",
+        "-->",
+        "<script>",
+        "</script>",
+        "<svg>",
+        "<math>",
+        "</svg>",
+        "<style>",
+        "<title>",
+        "<h1>",
+        "</h1>",
+        "<br>",
+        "<hr>",
+        "<img alt=i src=x>",
+        "<template>",
+        "<select><option>",
+        "<frameset><frame src=y>",
+        "<plaintext>",
+        "\u{1b}[1m",
+        "<p style='display:none'>",
+        "<dl><dt>",
+        "<dd>",
+        "<blockquote>",
+        "<th colspan=9>",
+        "<a",
+        "<p a=\"",
+        "a stray \0 in a text that is otherwise none",
+        "<noscript>",
+        "<span class=author>x</span>",
+        "</html>",
+        "<body>",
+        "<base href=//x>",
+        "<![CDATA[",
+        "\n",
+    ]);
+    prop::collection::vec(piece, 0..120).prop_map(|pieces| pieces.concat())
+}
+
+fn shows_no_control(text: &str) -> bool {
+    text.chars().all(|character| {
+        matches!(character, '\n' | '\t') || !(character.is_control() || character == '\u{202e}')
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..2000), header in ".{0,40}") {
+        for content_type in [None, Some("text/html"), Some(header.as_str())] {
+            let source = PageSource { bytes: &bytes, content_type, url: "https://a.example/" };
+            let page = read_page(source, PageFormat::Markdown, PageEffort::Extract);
+            if let PageContent::Text(text) = page.content {
+                prop_assert!(shows_no_control(&text));
+            }
+        }
+    }
+
+    #[test]
+    fn any_markup_is_read(html in soup()) {
+        for format in [PageFormat::Markdown, PageFormat::Text, PageFormat::Html] {
+            let page = page(&html, format);
+            prop_assert!(page.title.as_deref().is_none_or(shows_no_control));
+            prop_assert!(shows_no_control(&text_of(page)));
+        }
+    }
+}

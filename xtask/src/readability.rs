@@ -1,0 +1,158 @@
+//! `cargo xtask readability`: how much of each page of the corpus `web_fetch` keeps, and how much else it shows.
+//!
+//! Counted in words: recall is the part of the expected words that are shown, noise the part of the shown words
+//! that are not expected.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use portcullis_guest_tools::{PageContent, PageEffort, PageFormat, PageSource, read_page};
+
+/// A page of the corpus.
+struct CorpusPage {
+    name: String,
+    html: Vec<u8>,
+    expected: String,
+}
+
+/// How well a text matches the expected one, in parts of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Score {
+    recall: f64,
+    noise: f64,
+}
+
+/// The table of all pages, with their means; beside it Mozilla's Readability where `peer` is a folder whose
+/// `node_modules` has it.
+pub(crate) fn table(root: &Path, peer: Option<&Path>) -> anyhow::Result<String> {
+    let pages = corpus(root)?;
+    let peer = peer.map(|modules| peer_texts(root, modules)).transpose()?;
+    let mut table = format!("{:24} {:>7} {:>7} {:>9} {:>9}\n", "page", "recall", "noise", "peer", "noise");
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for page in &pages {
+        let score = score(&page.expected, &shown(page));
+        ours.push(score);
+        write!(table, "{:24} {:7.3} {:7.3}", page.name, score.recall, score.noise)?;
+        if let Some(texts) = &peer {
+            let text = texts.get(&page.name).map_or("", String::as_str);
+            let score = self::score(&page.expected, text);
+            theirs.push(score);
+            write!(table, " {:9.3} {:9.3}", score.recall, score.noise)?;
+        }
+        table.push('\n');
+    }
+    let mean_of_ours = mean(&ours);
+    write!(table, "{:24} {:7.3} {:7.3}", "mean", mean_of_ours.recall, mean_of_ours.noise)?;
+    if !theirs.is_empty() {
+        let mean = mean(&theirs);
+        write!(table, " {:9.3} {:9.3}", mean.recall, mean.noise)?;
+    }
+    table.push('\n');
+    Ok(table)
+}
+
+/// The pages of the corpus, by name.
+fn corpus(root: &Path) -> anyhow::Result<Vec<CorpusPage>> {
+    let folder = folder(root);
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("cannot list `{}`", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "html") {
+            continue;
+        }
+        let name = path.file_stem().context("a page has a name")?.to_string_lossy().into_owned();
+        let expected = path.with_extension("expected.txt");
+        let expected = fs::read_to_string(&expected).with_context(|| format!("`{}`", expected.display()))?;
+        pages.push(CorpusPage { name, html: fs::read(&path)?, expected });
+    }
+    pages.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(pages)
+}
+
+fn folder(root: &Path) -> PathBuf {
+    root.join("guest-tools/corpus")
+}
+
+/// What a reader of the page gets: title and text.
+fn shown(page: &CorpusPage) -> String {
+    let source =
+        PageSource { bytes: &page.html, content_type: Some("text/html"), url: "https://harbor.example/page" };
+    match read_page(source, PageFormat::Text, PageEffort::Extract).content {
+        PageContent::Text(text) => text,
+        PageContent::Image | PageContent::Unshown => String::new(),
+    }
+}
+
+fn score(expected: &str, shown: &str) -> Score {
+    let (expected, shown) = (words(expected), words(shown));
+    let common: usize =
+        expected.iter().map(|(word, count)| shown.get(word).copied().unwrap_or(0).min(*count)).sum();
+    let part = |of: &HashMap<String, usize>| {
+        let all: usize = of.values().sum();
+        if all == 0 { 0.0 } else { ratio(common, all) }
+    };
+    Score { recall: part(&expected), noise: if shown.is_empty() { 0.0 } else { 1.0 - part(&shown) } }
+}
+
+fn ratio(part: usize, all: usize) -> f64 {
+    let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    number(part) / number(all)
+}
+
+/// Each word in lower case, and how often it occurs.
+fn words(text: &str) -> HashMap<String, usize> {
+    let mut words = HashMap::new();
+    for word in text.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        *words.entry(word.to_lowercase()).or_default() += 1;
+    }
+    words
+}
+
+fn mean(scores: &[Score]) -> Score {
+    let of = |part: fn(&Score) -> f64| scores.iter().map(part).sum::<f64>() / ratio(scores.len().max(1), 1);
+    Score { recall: of(|score| score.recall), noise: of(|score| score.noise) }
+}
+
+/// What Mozilla's Readability keeps, by page.
+fn peer_texts(root: &Path, modules: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut node = super::command(root, "node", &["xtask/readability/peer.mjs"]);
+    let output = node.arg(folder(root)).arg(modules).output().context("cannot start `node`")?;
+    if !output.status.success() {
+        bail!("node failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Raise them as the reader gets better.
+    const MIN_MEAN_RECALL: f64 = 0.98;
+    const MAX_MEAN_NOISE: f64 = 0.06;
+    const MIN_RECALL: f64 = 0.85;
+
+    #[test]
+    fn the_corpus_is_read_with_little_loss_and_noise() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+        let pages = corpus(root).expect("a corpus");
+        assert!(pages.len() >= 30);
+        let scores: Vec<Score> = pages.iter().map(|page| score(&page.expected, &shown(page))).collect();
+        let mean = mean(&scores);
+        assert!(mean.recall >= MIN_MEAN_RECALL && mean.noise <= MAX_MEAN_NOISE, "{mean:?}");
+        for (page, score) in pages.iter().zip(&scores) {
+            assert!(score.recall >= MIN_RECALL, "{}: {score:?}", page.name);
+        }
+    }
+
+    #[test]
+    fn words_are_counted_as_often_as_they_occur() {
+        let score = score("one two two", "Two, one; three four");
+        assert!((score.recall - 2.0 / 3.0).abs() < 1e-9 && (score.noise - 0.5).abs() < 1e-9, "{score:?}");
+    }
+}
