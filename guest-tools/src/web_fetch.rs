@@ -3,8 +3,8 @@
 //! It has no mount and no network, so that a page which takes it over gains nothing.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use portcullis_sdk::{ToolContext, ToolError, ToolOutput, tool, transfer};
-use portcullis_sdk::types::Content;
+use portcullis_sdk::{Content, ToolContext, ToolError, ToolOutput, tool, transfer};
+
 use serde_json::json;
 
 use crate::{PageContent, PageEffort, PageFormat, PagePart, PageSource, WebPage, read_page};

@@ -26,3 +26,4 @@ mod shell;
 mod support;
 mod terminal;
 mod vault;
+mod web;

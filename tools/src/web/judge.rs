@@ -7,7 +7,7 @@ use std::{
 };
 
 use portcullis_egress::{Judge, Limits, Method, Refusal, Url};
-use portcullis_policy::{Authority, Denial, DenialCode, Grant};
+use portcullis_policy::{Denial, DenialCode, Grant, Host};
 
 /// The grant of one call, as the client's judge.
 #[derive(Debug)]
@@ -55,8 +55,7 @@ impl Judge for GrantJudge {
     }
 
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
-        // The scheme does not matter here: the request itself was judged.
-        let authority = Authority::parse(&format!("https://{host}:{port}")).map_err(|_invalid| {
+        let host = Host::parse(host).map_err(|_invalid| {
             self.refuse(Denial {
                 code: DenialCode::UrlRefused,
                 rule: format!("profiles.{}", self.grant.profile),
@@ -64,7 +63,7 @@ impl Judge for GrantJudge {
                 hint: String::new(),
             })
         })?;
-        let judged = self.grant.judge_address(authority.host(), port, address);
+        let judged = self.grant.judge_address(&host, port, address);
         judged.map(|_judged| ()).map_err(|denial| self.refuse(denial))
     }
 

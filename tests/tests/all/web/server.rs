@@ -1,0 +1,104 @@
+//! A server of one's own: each connection gets one answer, and is closed.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+/// A server on a free port of this machine, until the test program ends.
+pub(super) struct Server {
+    port: u16,
+    requests: Arc<AtomicUsize>,
+}
+
+/// The bytes to send; none to keep the connection open without a word.
+pub(super) type Reply = Option<Vec<u8>>;
+
+impl Server {
+    /// Starts it. `reply` gets the path of a request.
+    pub(super) fn start(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let (counted, reply) = (Arc::clone(&requests), Arc::new(reply));
+        thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                let (counted, reply) = (Arc::clone(&counted), Arc::clone(&reply));
+                thread::spawn(move || serve(connection, &counted, &*reply));
+            }
+        });
+        Self { port, requests }
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// The number of requests so far.
+    pub(super) fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+fn serve(mut connection: TcpStream, counted: &AtomicUsize, reply: &(dyn Fn(&str) -> Reply + Send + Sync)) {
+    let mut lines = BufReader::new(connection.try_clone().expect("clones")).lines();
+    let Some(Ok(first)) = lines.next() else { return };
+    while lines.next().and_then(Result::ok).is_some_and(|line| !line.is_empty()) {}
+    counted.fetch_add(1, Ordering::SeqCst);
+    let path = first.split(' ').nth(1).unwrap_or("/").to_owned();
+    match reply(&path) {
+        // The client may have gone.
+        Some(bytes) => drop(connection.write_all(&bytes)),
+        None => drop(lines.next()),
+    }
+}
+
+pub(super) fn answer(media_type: &str, body: &[u8]) -> Reply {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    Some([head.as_bytes(), body].concat())
+}
+
+pub(super) fn html(page: &str) -> Reply {
+    answer("text/html; charset=utf-8", page.as_bytes())
+}
+
+pub(super) fn encoded(coding: &str, body: Vec<u8>) -> Reply {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    Some([head.into_bytes(), body].concat())
+}
+
+pub(super) fn redirect(to: &str) -> Reply {
+    Some(format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n").into_bytes())
+}
+
+pub(super) fn status(line: &str) -> Reply {
+    Some(format!("HTTP/1.1 {line}\r\ncontent-length: 0\r\n\r\n").into_bytes())
+}
+
+pub(super) fn silence() -> Reply {
+    None
+}
+
+/// 64 MiB of zeros, as gzip.
+pub(super) fn gzip_bomb() -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    for _ in 0..64 {
+        encoder.write_all(&vec![0; 1 << 20]).expect("in memory");
+    }
+    encoder.finish().expect("in memory")
+}
