@@ -66,10 +66,7 @@ async fn answer(
     let response = match timeout(limits.first_byte, sender.send_request(outgoing(target, request))).await {
         Ok(response) => response.map_err(|source| fault(target, source))?,
         Err(_elapsed) => {
-            return Err(FetchError::FirstByteTimeout {
-                host: target.host.clone(),
-                limit: limits.first_byte,
-            });
+            return Err(FetchError::FirstByteTimeout { host: target.host.clone(), limit: limits.first_byte });
         }
     };
     let (head, body) = response.into_parts();
@@ -123,8 +120,7 @@ fn check_framing(target: &Target, status: StatusCode, headers: &HeaderMap) -> Re
     if lengths == 1 && coding.is_some() {
         return fault("a length and a transfer coding");
     }
-    let is_chunked =
-        |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    let is_chunked = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
     if another.is_some() || coding.is_some_and(|value| !is_chunked(value)) {
         return fault("a transfer coding other than chunked");
     }
@@ -133,7 +129,8 @@ fn check_framing(target: &Target, status: StatusCode, headers: &HeaderMap) -> Re
 
 /// Refuses a body that is announced too large, before any of it is read.
 fn check_length(headers: &HeaderMap, limits: &Limits) -> Result<(), FetchError> {
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     match length {
         Some(length) if usize::try_from(length).is_ok_and(|length| length <= limits.wire_bytes) => Ok(()),
         Some(_) => Err(FetchError::ResponseTooLarge { limit: limits.wire_bytes }),
@@ -171,7 +168,10 @@ fn fault(target: &Target, source: hyper::Error) -> FetchError {
         FetchError::HeadersTooLarge { host, source }
     } else if source.is_parse() || source.is_user() {
         FetchError::ResponseInvalid { host, source }
-    } else if source.is_incomplete_message() || source.is_closed() || source.is_canceled() || is_cut_off(&source)
+    } else if source.is_incomplete_message()
+        || source.is_closed()
+        || source.is_canceled()
+        || is_cut_off(&source)
     {
         FetchError::ResponseTruncated { host, source }
     } else {
@@ -186,7 +186,10 @@ fn is_cut_off(error: &hyper::Error) -> bool {
     io.is_some_and(|io| {
         matches!(
             io.kind(),
-            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted
+            ErrorKind::UnexpectedEof
+                | ErrorKind::ConnectionReset
+                | ErrorKind::BrokenPipe
+                | ErrorKind::ConnectionAborted
         )
     })
 }

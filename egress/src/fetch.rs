@@ -6,13 +6,8 @@ use rustls::ClientConfig;
 use tokio::time::timeout;
 
 use crate::{
-    FetchError, Judge, Limits, Request, Response,
-    address::JudgedAddresses,
-    connection::Connection,
-    exchange::exchange,
-    redirect,
-    resolve::Resolver,
-    target::Target,
+    FetchError, Judge, Limits, Request, Response, address::JudgedAddresses, connection::Connection,
+    exchange::exchange, redirect, resolve::Resolver, target::Target,
 };
 
 /// Everything that requests need, made before the thread was confined.

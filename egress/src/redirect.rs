@@ -19,7 +19,11 @@ pub(crate) fn is_redirect(status: StatusCode, headers: &HeaderMap) -> bool {
 
 /// The next request. To another origin only headers go that say nothing about the caller's rights: a list of
 /// credentials would miss the next service's own header. A body stays with its origin.
-pub(crate) fn follow(request: Request, status: StatusCode, headers: &HeaderMap) -> Result<Request, FetchError> {
+pub(crate) fn follow(
+    request: Request,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Result<Request, FetchError> {
     let host = || request.url.host_str().unwrap_or_default().to_owned();
     let mut url =
         location(&request.url, headers).ok_or_else(|| FetchError::RedirectInvalid { host: host() })?;

@@ -36,7 +36,8 @@ impl Request {
         if let Some(name) = self.headers.keys().find(|name| FORBIDDEN.contains(name)) {
             return Err(FetchError::HeaderForbidden { name: name.clone() });
         }
-        let headers: usize = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        let headers: usize =
+            self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
         let size = self.method.as_str().len() + self.url.as_str().len() + headers + self.body.len();
         if size > limits.request_bytes {
             return Err(FetchError::RequestTooLarge { limit: limits.request_bytes });

@@ -43,7 +43,8 @@ impl NameSettings {
     /// If the first cannot be read or names no server, or the second is there and cannot be read.
     pub fn read_system() -> Result<Self, EgressError> {
         let (config, options) = read_system_conf().map_err(|source| EgressError::NameServers { source })?;
-        let servers = config.name_servers().iter().map(|server| SocketAddr::new(server.ip, DNS_PORT)).collect();
+        let servers =
+            config.name_servers().iter().map(|server| SocketAddr::new(server.ip, DNS_PORT)).collect();
         let hosts = match fs::read(HOSTS_FILE) {
             // Only comments may have other characters.
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -69,9 +70,7 @@ pub(crate) struct Resolver {
 impl Resolver {
     pub(crate) fn build(settings: &NameSettings) -> Result<Self, EgressError> {
         let mut hosts = Hosts::default();
-        hosts
-            .read_hosts_conf(settings.hosts.as_bytes())
-            .map_err(|source| EgressError::Hosts { source })?;
+        hosts.read_hosts_conf(settings.hosts.as_bytes()).map_err(|source| EgressError::Hosts { source })?;
         let servers = settings.servers.iter().map(|server| {
             let mut connection = ConnectionConfig::tcp();
             connection.port = server.port();
@@ -81,6 +80,8 @@ impl Resolver {
         let mut options = ResolverOpts::default();
         options.timeout = settings.timeout;
         options.attempts = 1;
+        // EDNS says how large a datagram may be, and there are none.
+        options.edns0 = false;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.use_hosts_file = ResolveHosts::Never;
         options.cache_size = 0;

@@ -39,7 +39,9 @@ impl TrustedRoots {
             for (index, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
                 let certificate =
                     certificate.map_err(|source| EgressError::Root { index, source: source.into() })?;
-                store.add(certificate).map_err(|source| EgressError::Root { index, source: source.into() })?;
+                store
+                    .add(certificate)
+                    .map_err(|source| EgressError::Root { index, source: source.into() })?;
             }
         }
         if store.is_empty() {

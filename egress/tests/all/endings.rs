@@ -37,13 +37,11 @@ async fn cancelling_closes_the_connection() {
     let client = Client::new(&[server.port]);
     let cancel = CancellationToken::new();
     let request = Request::get(server.url("/").parse().unwrap());
-    let (result, ()) = tokio::join!(
-        client.egress.send(judge(Limits::default()), request, cancel.clone()),
-        async {
+    let (result, ()) =
+        tokio::join!(client.egress.send(judge(Limits::default()), request, cancel.clone()), async {
             assert_eq!(heard.recv().await, Some("begun"));
             cancel.cancel();
-        }
-    );
+        });
     assert_code(result, "cancelled");
     assert_eq!(heard.recv().await, Some("closed"));
 }

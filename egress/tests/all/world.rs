@@ -13,8 +13,8 @@ use std::{
 
 use portcullis_confine::{Canary, Layer, Requirement, probe_kernel};
 use portcullis_egress::{
-    CancellationToken, Egress, EgressSettings, FetchError, Judge, Limits, Method, NameSettings, Refusal, Request,
-    Response, SystemRoots, TrustedRoots, Url,
+    CancellationToken, Egress, EgressSettings, FetchError, Judge, Limits, Method, NameSettings, Refusal,
+    Request, Response, SystemRoots, TrustedRoots, Url,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
