@@ -1,4 +1,9 @@
 //! Servers in threads of their own, a judge that keeps what it is asked, and confined threads that ask.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "test code, which clippy.toml lets off by function only"
+)]
 
 use std::{
     io::{BufRead as _, BufReader, Read, Write},
