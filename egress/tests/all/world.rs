@@ -147,7 +147,7 @@ impl Authority {
     }
 
     /// A server's TLS with a certificate of this authority.
-    pub(crate) fn issue(&self, params: CertificateParams) -> Arc<rustls::ServerConfig> {
+    pub(crate) fn issue(&self, params: &CertificateParams) -> Arc<rustls::ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         server_config(certificate.der().clone(), &key)
