@@ -64,7 +64,7 @@ impl Client {
             }
             redirects += 1;
             let from = request.url.clone();
-            request = redirect::follow(request, answer.status, &answer.headers)?;
+            request = redirect::follow(&request, answer.status, &answer.headers)?;
             judge.redirect(&from, &request.url)?;
         }
     }

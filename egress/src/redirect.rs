@@ -20,7 +20,7 @@ pub(crate) fn is_redirect(status: StatusCode, headers: &HeaderMap) -> bool {
 /// The next request. To another origin only headers go that say nothing about the caller's rights: a list of
 /// credentials would miss the next service's own header. A body stays with its origin.
 pub(crate) fn follow(
-    request: Request,
+    request: &Request,
     status: StatusCode,
     headers: &HeaderMap,
 ) -> Result<Request, FetchError> {
@@ -114,7 +114,7 @@ mod tests {
 
     #[track_caller]
     fn check(location: &str, expected: Result<&str, &str>) {
-        let next = follow(request(Method::GET), StatusCode::FOUND, &to(location));
+        let next = follow(&request(Method::GET), StatusCode::FOUND, &to(location));
         let found = next.as_ref().map(|next| next.url.as_str()).map_err(FetchError::code);
         assert_eq!(found, expected, "{location}");
     }
@@ -132,17 +132,17 @@ mod tests {
 
     #[test]
     fn credentials_stay_with_their_origin() {
-        let same = follow(request(Method::GET), StatusCode::FOUND, &to("/d")).unwrap();
+        let same = follow(&request(Method::GET), StatusCode::FOUND, &to("/d")).unwrap();
         assert_eq!(same.headers.len(), 4);
         for other in ["https://two.test/", "https://one.test:8443/", "https://sub.one.test/"] {
-            let next = follow(request(Method::GET), StatusCode::FOUND, &to(other)).unwrap();
+            let next = follow(&request(Method::GET), StatusCode::FOUND, &to(other)).unwrap();
             assert_eq!(next.headers.keys().collect::<Vec<_>>(), [header::ACCEPT], "{other}");
         }
     }
 
     #[test]
     fn a_body_is_sent_again_to_its_own_origin_only() {
-        let post = |status, location| follow(request(Method::POST), status, &to(location));
+        let post = |status, location| follow(&request(Method::POST), status, &to(location));
         let seen = post(StatusCode::SEE_OTHER, "https://two.test/").unwrap();
         assert_eq!((seen.method, seen.body.len()), (Method::GET, 0));
         let same = post(StatusCode::TEMPORARY_REDIRECT, "/d").unwrap();
@@ -155,7 +155,7 @@ mod tests {
     fn two_locations_are_no_target() {
         let mut headers = to("/d");
         headers.append(header::LOCATION, HeaderValue::from_static("/e"));
-        let error = follow(request(Method::GET), StatusCode::FOUND, &headers).unwrap_err();
+        let error = follow(&request(Method::GET), StatusCode::FOUND, &headers).unwrap_err();
         assert_eq!(error.code(), "redirect_invalid");
         assert!(!is_redirect(StatusCode::FOUND, &HeaderMap::new()));
         assert!(!is_redirect(StatusCode::NOT_MODIFIED, &headers));

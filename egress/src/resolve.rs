@@ -80,6 +80,8 @@ impl Resolver {
         let mut options = ResolverOpts::default();
         options.timeout = settings.timeout;
         options.attempts = 1;
+        // EDNS says how large a datagram may be, and there are none.
+        options.edns0 = false;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.use_hosts_file = ResolveHosts::Never;
         options.cache_size = 0;

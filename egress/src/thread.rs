@@ -96,8 +96,8 @@ impl Egress {
             posture = Some(proven);
             threads.push(jobs);
         }
-        let posture = posture.expect("there is at least one thread");
-        Ok(Self { threads, next: AtomicUsize::new(0), posture })
+        let none = || EgressError::Thread { source: io::Error::other("there is none") };
+        Ok(Self { threads, next: AtomicUsize::new(0), posture: posture.ok_or_else(none)? })
     }
 
     /// The threads' proven posture, for audit rows.

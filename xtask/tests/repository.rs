@@ -17,6 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("guest-build", &[]),
     ("policy", &["types"]),
     ("confine", &[]),
+    ("egress", &["confine"]),
     ("audit", &["types"]),
     ("sandbox", &["types", "policy", "confine"]),
     ("shell-protocol", &[]),

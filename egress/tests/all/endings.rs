@@ -1,4 +1,5 @@
 //! Requests that end before their response: by a deadline, by the caller, by a bug.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,4 +1,5 @@
 //! Headers and bodies without end, and bodies that grow when they are unpacked.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{io::Write as _, sync::Arc};
 

@@ -1,4 +1,5 @@
 //! Servers whose certificate does not hold.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
     net::TcpStream,
@@ -42,7 +43,7 @@ async fn get(authority: &Authority, server: &Server) -> Result<Response, FetchEr
 #[tokio::test]
 async fn a_trusted_certificate_of_the_name_is_taken() {
     let authority = Authority::new();
-    let server = serve(authority.issue(params("good.test")), ok("hi"), true);
+    let server = serve(authority.issue(&params("good.test")), ok("hi"), true);
     assert_eq!(&get(&authority, &server).await.unwrap().body[..], b"hi");
 }
 
@@ -50,7 +51,7 @@ async fn a_trusted_certificate_of_the_name_is_taken() {
 async fn another_name_in_the_certificate_is_refused() {
     let authority = Authority::new();
     for name in ["other.test", "*.good.test", "127.0.0.1"] {
-        let server = serve(authority.issue(params(name)), ok("hi"), true);
+        let server = serve(authority.issue(&params(name)), ok("hi"), true);
         assert_code(get(&authority, &server).await, "tls_failed");
     }
 }
@@ -63,7 +64,7 @@ async fn a_certificate_out_of_its_time_is_refused() {
     let mut future = params("good.test");
     (future.not_before, future.not_after) = (date_time_ymd(4000, 1, 1), date_time_ymd(4001, 1, 1));
     for params in [past, future] {
-        let server = serve(authority.issue(params), ok("hi"), true);
+        let server = serve(authority.issue(&params), ok("hi"), true);
         assert_code(get(&authority, &server).await, "tls_failed");
     }
 }
@@ -72,7 +73,7 @@ async fn a_certificate_out_of_its_time_is_refused() {
 async fn an_untrusted_certificate_is_refused() {
     let key = KeyPair::generate().unwrap();
     let own = params("good.test").self_signed(&key).unwrap();
-    for config in [server_config(own.der().clone(), &key), Authority::new().issue(params("good.test"))] {
+    for config in [server_config(own.der().clone(), &key), Authority::new().issue(&params("good.test"))] {
         let server = serve(config, ok("hi"), true);
         assert_code(get(&Authority::new(), &server).await, "tls_failed");
     }
@@ -84,7 +85,7 @@ async fn an_untrusted_certificate_is_refused() {
 async fn https_does_not_fall_to_http() {
     let authority = Authority::new();
     let plain = Server::answering(ok("plain"));
-    let server = serve(authority.issue(params("good.test")), redirect(&plain.url("/")), true);
+    let server = serve(authority.issue(&params("good.test")), redirect(&plain.url("/")), true);
     assert_code(get(&authority, &server).await, "redirect_downgrade");
     assert_eq!(plain.requests(), 0);
 }
@@ -94,9 +95,9 @@ async fn https_does_not_fall_to_http() {
 async fn a_body_cut_below_tls_is_noticed() {
     let authority = Authority::new();
     let answer = "HTTP/1.1 200 OK\r\n\r\nhalf of it";
-    let server = serve(authority.issue(params("good.test")), answer.to_owned(), true);
+    let server = serve(authority.issue(&params("good.test")), answer.to_owned(), true);
     assert_eq!(&get(&authority, &server).await.unwrap().body[..], b"half of it");
-    let server = serve(authority.issue(params("good.test")), answer.to_owned(), false);
+    let server = serve(authority.issue(&params("good.test")), answer.to_owned(), false);
     assert_code(get(&authority, &server).await, "response_truncated");
 }
 

@@ -1,4 +1,9 @@
 //! Servers in threads of their own, a judge that keeps what it is asked, and confined threads that ask.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "test code, which clippy.toml lets off by function only"
+)]
 
 use std::{
     io::{BufRead as _, BufReader, Read, Write},
@@ -142,7 +147,7 @@ impl Authority {
     }
 
     /// A server's TLS with a certificate of this authority.
-    pub(crate) fn issue(&self, params: CertificateParams) -> Arc<rustls::ServerConfig> {
+    pub(crate) fn issue(&self, params: &CertificateParams) -> Arc<rustls::ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         server_config(certificate.der().clone(), &key)

@@ -159,7 +159,11 @@ async fn nothing_leaves_after_the_vault_and_a_command_is_asked_about_after_the_w
         let registry = &registry;
         async move { Answer(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await) }
     };
-    let of_run = |run: &str| Caller { run_id: run.to_owned(), ..approving() };
+    let of_run = |run: &str| {
+        let mut caller = approving();
+        run.clone_into(&mut caller.run_id);
+        caller
+    };
     let _read = call(of_run("vault"), "file_read", json!({ "path": "/vault/key" })).await.text();
     let leaked = server.url("/?secret");
     let denied = call(of_run("vault"), "web_fetch", json!({ "url": leaked })).await;
