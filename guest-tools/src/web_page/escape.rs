@@ -1,7 +1,7 @@
 //! Text that Markdown would take for marks, escaped; and code between its backticks.
 
 /// Appends a word, with what Markdown would take for a mark escaped.
-pub(super) pub(super) fn push_escaped(text: &mut String, word: &str, at_start: bool) {
+pub(super) fn push_escaped(text: &mut String, word: &str, at_start: bool) {
     let ordered = word.trim_start_matches(|digit: char| digit.is_ascii_digit());
     let marker = matches!(word, "+" | "-" | ">") || word.bytes().all(|byte| byte == b'#' || byte == b'=');
     if at_start && (marker || word.starts_with('>')) {
