@@ -101,10 +101,11 @@ impl Tree {
         })
     }
 
-    /// The text of a node and of all below it, at most about this many bytes.
+    /// The text of a node and of all below it, at most about this many bytes. The number of steps has a bound as
+    /// well: elements may be empty.
     pub(super) fn text(&self, id: NodeId, max_bytes: usize) -> String {
         let mut text = String::new();
-        for step in self.walk(id) {
+        for step in self.walk(id).take(64 + max_bytes * 2) {
             if text.len() >= max_bytes {
                 break;
             }
