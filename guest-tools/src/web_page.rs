@@ -9,6 +9,7 @@ mod characters;
 mod charset;
 mod clean;
 mod entities;
+mod escape;
 mod hidden;
 mod kind;
 mod links;

@@ -87,7 +87,7 @@ fn words(tree: &Tree, without: Option<&HashSet<NodeId>>) -> HashMap<u64, usize> 
                 }
             }
             NodeData::Element { .. } if without.is_some_and(|without| without.contains(&id)) => {
-                walk.leave(id)
+                walk.leave(id);
             }
             NodeData::Element { .. } => {}
         }

@@ -3,6 +3,8 @@
 //!
 //! Decoding never fails: a byte that the encoding does not have becomes U+FFFD.
 
+use std::borrow::Cow;
+
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
@@ -26,16 +28,16 @@ pub(super) enum Declaration {
 /// Decodes a text; returns it with the name of its encoding.
 ///
 /// `label` is the `charset` of the `Content-Type`; `domain` the last label of the host's name, which helps a guess.
-pub(super) fn decode(
-    bytes: &[u8],
+pub(super) fn decode<'a>(
+    bytes: &'a [u8],
     label: Option<&str>,
     declaration: Declaration,
     domain: Option<&str>,
-) -> (String, &'static str) {
+) -> (Cow<'a, str>, &'static str) {
     let encoding = encoding_of(bytes, label, declaration, domain);
     // `decode` looks for a byte order mark again, and removes it.
     let (text, used, _replaced) = encoding.decode(bytes);
-    (text.into_owned(), used.name())
+    (text, used.name())
 }
 
 fn encoding_of(
@@ -147,7 +149,7 @@ mod tests {
     #[track_caller]
     fn check(bytes: &[u8], label: Option<&str>, expected: (&str, &str)) {
         let (text, name) = decode(bytes, label, Declaration::Meta, None);
-        assert_eq!((text.as_str(), name), expected);
+        assert_eq!((&*text, name), expected);
     }
 
     #[test]

@@ -142,10 +142,14 @@ fn language_at(tree: &Tree, id: NodeId) -> Option<String> {
 const MAX_AUTHOR_BYTES: usize = 60;
 const MAX_LINE_BYTES: usize = 160;
 
+/// The most authors of a page, and the most elements around a name that make one line with it.
+const MAX_AUTHORS: usize = 2000;
+const MAX_AROUND: usize = 6;
+
 /// Makes the authors of a page with several posts into paragraphs, which the extractor keeps: it takes the first
 /// for the page's author, and the others for decoration.
 fn authors_of_posts(tree: &mut Tree) {
-    let authors: Vec<NodeId> = tree.elements().filter(|id| is_author(tree, *id)).collect();
+    let authors: Vec<NodeId> = tree.elements().filter(|id| is_author(tree, *id)).take(MAX_AUTHORS).collect();
     if authors.len() < 2 {
         return;
     }
@@ -155,7 +159,9 @@ fn authors_of_posts(tree: &mut Tree) {
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
         // The highest element around that is one line: its siblings are the post.
         let mut line = id;
-        while tree.parent(line) != ROOT
+        let mut around = 0;
+        while around < MAX_AROUND
+            && tree.parent(line) != ROOT
             && matches!(
                 tree.name(tree.parent(line)),
                 "div" | "span" | "header" | "p" | "a" | "address" | "h3" | "h4"
@@ -163,6 +169,7 @@ fn authors_of_posts(tree: &mut Tree) {
             && tree.text(tree.parent(line), MAX_LINE_BYTES + 1).trim().len() <= MAX_LINE_BYTES
         {
             line = tree.parent(line);
+            around += 1;
         }
         if done.contains(&line) || name.is_empty() {
             continue;

@@ -3,7 +3,7 @@
 //! The bytes decide where they are unmistakable (PDF, images); the header decides between texts.
 
 /// What a body is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// HTML, or XHTML.
     Html,

@@ -5,6 +5,7 @@
 
 use super::{
     characters::visible,
+    escape::{code_span, escape_label, escape_target, longest_run, push_escaped},
     links::Links,
     table::{Table, is_layout},
     tree::{NodeData, NodeId, Step, Tree},
@@ -496,51 +497,4 @@ fn language(tree: &Tree, id: NodeId) -> String {
         .filter(|language| language.len() <= 24 && language.bytes().all(fits))
         .unwrap_or_default()
         .to_owned()
-}
-
-/// Appends a word, with what Markdown would take for a mark escaped.
-fn push_escaped(text: &mut String, word: &str, at_start: bool) {
-    let ordered = word.trim_start_matches(|digit: char| digit.is_ascii_digit());
-    let marker = matches!(word, "+" | "-" | ">") || word.bytes().all(|byte| byte == b'#' || byte == b'=');
-    if at_start && (marker || word.starts_with('>')) {
-        text.push('\\');
-    } else if at_start && ordered.len() < word.len() && ordered == "." {
-        text.push_str(&word[..word.len() - 1]);
-        text.push_str("\\.");
-        return;
-    }
-    let mut characters = word.char_indices().peekable();
-    while let Some((at, character)) = characters.next() {
-        let next = characters.peek().map(|(_, next)| *next);
-        let escaped = match character {
-            '*' | '`' | '\\' => true,
-            '_' => at == 0 || next.is_none(),
-            ']' => next == Some('('),
-            '<' => next.is_some_and(|next| next.is_ascii_alphabetic() || matches!(next, '/' | '!' | '?')),
-            _ => false,
-        };
-        if escaped {
-            text.push('\\');
-        }
-        text.push(character);
-    }
-}
-
-fn escape_label(label: &str) -> String {
-    label.replace("](", "]\\(")
-}
-
-fn escape_target(target: &str) -> String {
-    target.replace('(', "%28").replace(')', "%29").replace(' ', "%20").replace(['<', '>', '\n'], "")
-}
-
-fn longest_run(text: &str) -> usize {
-    let runs = text.split(|character| character != '`').map(str::len);
-    runs.max().unwrap_or(0)
-}
-
-fn code_span(content: &str) -> String {
-    let mark = "`".repeat(longest_run(content) + 1);
-    let pad = if content.starts_with('`') || content.ends_with('`') { " " } else { "" };
-    format!("{mark}{pad}{content}{pad}{mark}")
 }

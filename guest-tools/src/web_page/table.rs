@@ -49,6 +49,9 @@ impl Table {
     pub(super) fn write(mut self, style: Style) -> String {
         self.rows.retain(|row| row.iter().any(|cell| !cell.is_empty()));
         let width = self.rows.iter().map(Vec::len).max().unwrap_or(0).min(MAX_COLUMNS);
+        // One long row of a long table must not multiply its length.
+        let cells: usize = self.rows.iter().map(Vec::len).sum();
+        let filled = self.rows.len().saturating_mul(width) <= 4 * cells + 1000;
         let mut text = String::new();
         for (at, row) in self.rows.iter().enumerate() {
             if style == Style::Text {
@@ -58,7 +61,7 @@ impl Table {
                 continue;
             }
             text.push('|');
-            for column in 0..width.max(row.len()) {
+            for column in 0..if filled || at == 0 { width.max(row.len()) } else { row.len() } {
                 let cell = row.get(column).map_or("", String::as_str);
                 text.push(' ');
                 text.push_str(&cell.replace('|', "\\|").replace('\n', "<br>"));

@@ -141,7 +141,7 @@ impl<'a> Tokens<'a> {
             let (name, value) = self.attribute();
             let known =
                 attributes.len() >= MAX_ATTRIBUTES || attributes.iter().any(|(other, _)| *other == name);
-            if !known && value.len() <= MAX_VALUE_BYTES {
+            if !known && !is_unused(&name) {
                 attributes.push((name, value));
             }
         }
@@ -211,6 +211,13 @@ impl Iterator for Tokens<'_> {
             }
         }
     }
+}
+
+/// Whether no step reads an attribute of this name: most of a page's memory would go to such.
+fn is_unused(name: &str) -> bool {
+    let data = name.starts_with("data-") && !matches!(name, "data-lang" | "data-language" | "data-src");
+    let labels = name.starts_with("aria-") && name != "aria-hidden";
+    data || labels || name.starts_with("on")
 }
 
 /// Whether a text is an attribute's value, where a reference without `;` before `=` is none.

@@ -8,8 +8,8 @@ use super::tokens::{Attribute, Token, Tokens};
 /// The deepest nesting of elements. Deeper tags are skipped, their text goes to the deepest element.
 pub(super) const MAX_DEPTH: usize = 200;
 
-/// The most nodes of a tree. Past it only the text counts, as one node.
-pub(super) const MAX_NODES: usize = 150_000;
+/// The most nodes of a tree, which takes up to 300 bytes for each. Past it tags are skipped, and texts stay.
+pub(super) const MAX_NODES: usize = 100_000;
 
 /// A node's index in the arena.
 pub(super) type NodeId = u32;
@@ -101,10 +101,11 @@ impl Tree {
         })
     }
 
-    /// The text of a node and of all below it, at most about this many bytes.
+    /// The text of a node and of all below it, at most about this many bytes. The number of steps has a bound as
+    /// well: elements may be empty.
     pub(super) fn text(&self, id: NodeId, max_bytes: usize) -> String {
         let mut text = String::new();
-        for step in self.walk(id) {
+        for step in self.walk(id).take(64 + max_bytes * 2) {
             if text.len() >= max_bytes {
                 break;
             }
@@ -281,7 +282,7 @@ impl Builder {
                 let found = self.open.iter().enumerate().skip(1).rev();
                 let found = found
                     .map(|(at, id)| (at, self.tree.name(*id)))
-                    .take_while(|(_, open)| *open == name || !(is_cell(open) && !is_table_part(name)))
+                    .take_while(|(_, open)| *open == name || !is_cell(open) || is_table_part(name))
                     .find(|(_, open)| *open == name)
                     .map(|(at, _)| at);
                 if let Some(at) = found {
