@@ -188,9 +188,7 @@ async fn a_request_is_asked_about_and_bounded_in_size_and_time() {
         "/silent" => server::silence(),
         _ => server::html("<p>hi"),
     });
-    let world = world(&server)
-        .with_policy_edit("max_response  = \"10MiB\"", "max_response  = \"1MiB\"")
-        .with_policy_edit("[tools.web_fetch] ", "[tools.web_fetch]\ntimeout = \"1s\" ");
+    let world = world(&server).with_policy_edit("max_response  = \"10MiB\"", "max_response  = \"1MiB\"");
     let registry = world.registry().await;
     let mut nobody = approving();
     nobody.approver = None;
@@ -200,7 +198,9 @@ async fn a_request_is_asked_about_and_bounded_in_size_and_time() {
     assert_eq!(server.requests(), 0);
     fetch(&registry, &server.url("/large")).await.refused(ToolErrorKind::ResourceLimit, "response_too_large");
     fetch(&registry, &server.url("/bomb")).await.refused(ToolErrorKind::ResourceLimit, "decoded_too_large");
-    let silent = fetch(&registry, &server.url("/silent")).await;
+    let hasty =
+        self::world(&server).with_policy_edit("[tools.web_fetch] ", "[tools.web_fetch]\ntimeout = \"1s\" ");
+    let silent = fetch(&hasty.registry().await, &server.url("/silent")).await;
     assert_eq!(silent.error().kind(), ToolErrorKind::Timeout, "{silent:?}");
 }
 
@@ -225,4 +225,18 @@ async fn hostile_pages_are_answered_within_the_call() {
         let answer = fetch(&registry, &server.url(&format!("/{index}"))).await;
         assert!(answer.0.outcome.is_ok(), "{index}: {:?}", answer.0.outcome);
     }
+}
+
+#[tokio::test]
+async fn the_whole_of_a_long_page_is_read_by_output_read() {
+    let page = format!("<p>first</p>{}<p>last words</p>", "<p>a paragraph of some length</p>".repeat(3_000));
+    let server = Server::start(move |_| server::html(&page));
+    let world = world(&server);
+    let registry = world.registry().await;
+    let answer = fetch(&registry, &server.url("/")).await;
+    assert!(answer.0.truncated && answer.text().starts_with("first"), "{answer:?}");
+    let id = answer.0.details["output_id"].as_str().expect("a stored output").to_owned();
+    let offset = answer.0.original_bytes.saturating_sub(40);
+    let rest = Answer::of(&registry, "output_read", json!({ "id": id, "offset": offset })).await;
+    assert!(rest.text().contains("last words"), "{rest:?}");
 }

@@ -99,7 +99,8 @@ impl<'a> Registration<'a> {
             for declaration in declarations.tools {
                 let origin = ToolOrigin::ShippedOperation;
                 let step = RegisteredTool::guest(declaration, &name, &module, origin, self.lock)?;
-                self.steps.insert(step)?;
+                // Its result goes to the operation, which is cut to the limit and stored whole.
+                self.steps.insert(step.paging_itself())?;
             }
             self.digests.push((name, module.digest().0));
         }

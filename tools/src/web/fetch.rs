@@ -88,7 +88,9 @@ async fn read(
             "format": arguments.get("format").unwrap_or(&Value::from("markdown")),
             "effort": effort,
         });
-        outcome = steps.execute_with_policy(new_call(READ_STEP, read.to_string()), &reader).await.outcome;
+        let result = steps.execute_with_policy(new_call(READ_STEP, read.to_string()), &reader).await;
+        // The pipeline hands the details of a result on beside it.
+        outcome = result.outcome.map(|output| output.with_details(result.details));
         match &outcome {
             Err(error) if is_exhausted(error) => {}
             _ => break,

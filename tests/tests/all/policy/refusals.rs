@@ -36,7 +36,11 @@ async fn a_policy_with_a_fault_is_refused_with_file_line_and_key() {
         ("[profiles.P]\nmounts = { vault = \"read\", shared = \"write\" }", "profiles.P", "vault"),
         ("[profiles.P]\nmounts = { vault = \"write\" }", "profiles.P.mounts.vault", "never writable"),
         ("[profiles.P]\nnetwork = [\"*\"]", "profiles.P.network", "unknown key"),
-        ("[[flow]]\nafter_vault = \"ask\"", "flow[2].after_vault", "unknown key"),
+        (
+            "[[flow]]\nafter = [\"vault\"]\nthen = [\"shell\"]\napproval = \"ask\"\nalways = true",
+            "flow[2].always",
+            "unknown key",
+        ),
         ("[sandbox.container.mounts]\nx = \"x\"", "sandbox.container.mounts", "unknown key"),
     ] {
         // A top-level key is inserted at the top: appended to the file, it would belong to the last table.
