@@ -345,7 +345,7 @@ fn assemble(
 }
 
 fn cut_off(why: &str) -> ToolError {
-    ToolError::resource_limit(format!("{why} before this call was whole, so it was not run"))
+    ToolError::resource_limit(format!("{why} before this call was complete, so it was not run"))
         .with_code("cut_off")
         .with_hint("make fewer or shorter calls in one answer")
 }

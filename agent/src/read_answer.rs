@@ -169,7 +169,7 @@ impl PartialAnswer {
     }
 
     fn silent(&mut self, silence: Duration) -> BrokenAnswer {
-        self.incomplete(format!("the model said nothing for {} s", silence.as_secs()))
+        self.incomplete(format!("the model sent nothing for {} s", silence.as_secs()))
     }
 
     fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> BrokenAnswer {

@@ -160,7 +160,7 @@ pub enum ConfineError {
     },
     /// The application has a handler for the signal that frees stuck threads. Ours would break the
     /// application, and its handler may restart system calls, so this is an error.
-    #[error("signal {signal} has a handler of the application's")]
+    #[error("signal {signal} already has a handler of the application")]
     InterruptTaken {
         /// The signal's number.
         signal: i32,

@@ -142,7 +142,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     /// The answer may be lost. It is never left half-written, since another task writes it.
     async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ()> {
         self.unreadable += 1;
-        tracing::info!("a message was not taken: {}", error.message);
+        tracing::info!("a message was refused: {}", error.message);
         self.reply_error(id, error).await;
         if self.unreadable >= self.limits.unreadable { Err(()) } else { Ok(()) }
     }
@@ -284,7 +284,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             };
             if refused.is_err() {
                 tracing::warn!(
-                    "the client is left: it sent {} unreadable messages in a row",
+                    "the session ends: the client sent {} unreadable messages in a row",
                     self.unreadable
                 );
                 return None;

@@ -68,7 +68,7 @@ impl ModuleCache {
         let module = compile(engine, wasm)?;
         match module.serialize() {
             Ok(code) => self.keep(digest, &code),
-            Err(error) => tracing::warn!(%error, "cannot keep the compiled module"),
+            Err(error) => tracing::warn!(%error, "cannot store the compiled module"),
         }
         Ok(module)
     }
@@ -105,7 +105,7 @@ impl ModuleCache {
     pub(super) fn keep_declarations(&self, digest: ModuleDigest, text: &str) {
         let path = self.declarations_path(digest);
         if let Err(error) = self.write(&path, CacheKind::Declarations, digest, text.as_bytes()) {
-            tracing::warn!(%error, path = %path.display(), "cannot keep what a module says of itself");
+            tracing::warn!(%error, path = %path.display(), "cannot store the declarations of a module");
         }
     }
 
@@ -123,7 +123,7 @@ impl ModuleCache {
     pub(super) fn remember_refusal(&self, digest: ModuleDigest, reason: &str) {
         let path = self.refusal_path(digest);
         if let Err(error) = self.write(&path, CacheKind::Refusal, digest, reason.as_bytes()) {
-            tracing::warn!(%error, path = %path.display(), "cannot keep why a module is refused");
+            tracing::warn!(%error, path = %path.display(), "cannot store the refusal of a module");
         }
     }
 
@@ -134,7 +134,7 @@ impl ModuleCache {
     fn keep(&self, digest: ModuleDigest, code: &[u8]) {
         let path = self.path(digest);
         if let Err(error) = self.write(&path, CacheKind::Code, digest, code) {
-            tracing::warn!(%error, path = %path.display(), "cannot keep the compiled module");
+            tracing::warn!(%error, path = %path.display(), "cannot store the compiled module");
         }
     }
 
@@ -158,7 +158,7 @@ impl ModuleCache {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "cannot read what is kept of a module");
+                tracing::warn!(%error, path = %path.display(), "cannot read the stored facts of a module");
                 return None;
             }
         };
@@ -166,7 +166,7 @@ impl ModuleCache {
         let is_ours =
             split.is_some_and(|(content, tag)| self.mac(kind, digest, content).verify_slice(tag).is_ok());
         if !is_ours {
-            tracing::warn!(path = %path.display(), "this is not ours or of another version: it is made anew");
+            tracing::warn!(path = %path.display(), "a cached file is damaged or of another version: it is made again");
             // The next start then finds no file, and makes a new one.
             let _ = fs::remove_file(path);
             return None;
@@ -265,7 +265,7 @@ fn read_key(path: &Path) -> io::Result<Vec<u8>> {
             path = %path.display(),
             mode = format_args!("{:04o}", found.mode() & 0o7777),
             owner = found.uid(),
-            "others could have the key of the module cache: it is made anew, and modules are compiled again"
+            "other users could have the key of the module cache: a new key is made, and modules are compiled again"
         );
         return Ok(Vec::new());
     }

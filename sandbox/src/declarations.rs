@@ -66,7 +66,7 @@ pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
         for role in &tool.roles {
             if properties.is_none_or(|properties| properties.get(&role.argument).is_none()) {
                 return Err(refuse(format!(
-                    "tool `{}` gives a role to `{}`, which is no parameter of it",
+                    "tool `{}` gives a role to `{}`, which is not a parameter of it",
                     tool.name, role.argument
                 )));
             }

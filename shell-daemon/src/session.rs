@@ -208,7 +208,7 @@ impl ShellSession {
             let said =
                 String::from_utf8_lossy(&said[..said.len().min(TOLD_BYTES)]).escape_debug().to_string();
             return Err(unusable(format!(
-                "it is no bash of version 4.4 or later: {:?}, it said \"{said}\"",
+                "it is not bash of version 4.4 or later: {:?}, it said \"{said}\"",
                 end.ending
             )));
         }

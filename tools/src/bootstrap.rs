@@ -360,7 +360,7 @@ impl PolicyText {
             Err(TrustError::Missing { doubt, .. }) => {
                 tracing::warn!(
                     file = %path.display(), cause = &*doubt as &dyn std::error::Error,
-                    "no policy there; somebody else could put one there, which would not be obeyed, or could have taken it away"
+                    "there is no policy file, but another user could create one here (it would be refused) or may have removed one"
                 );
                 return Err(failed(io::ErrorKind::NotFound.into()));
             }

@@ -391,6 +391,6 @@ fn log_recovery(recovery: &Recovery, refused: &[RefusedModule]) {
         tracing::warn!(module = module.name(), error, "a module from outside is refused");
     }
     if !recovery.is_clean() {
-        tracing::warn!(?recovery, "the audit log was mended");
+        tracing::warn!(?recovery, "the audit log was repaired after a crash");
     }
 }

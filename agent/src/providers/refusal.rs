@@ -75,7 +75,7 @@ impl RequestIdentity {
 
     /// The provider was silent for too long. A retry would most likely wait as long.
     pub(super) fn silent(&self, limit: Duration) -> FailedRequest {
-        let what = format!("said nothing for {} s", limit.as_secs_f64());
+        let what = format!("sent nothing for {} s", limit.as_secs_f64());
         FailedRequest::last(self.error(ProviderErrorKind::Transport, &what))
     }
 

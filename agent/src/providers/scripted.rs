@@ -49,7 +49,7 @@ pub struct ScriptedProvider {
 #[non_exhaustive]
 pub enum ScriptError {
     /// A line is not in the format.
-    #[error("line {line} of the script is none that the format knows")]
+    #[error("line {line} of the script is not in its format")]
     Line {
         /// Which line, counted from 1.
         line: usize,

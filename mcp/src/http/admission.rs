@@ -333,7 +333,7 @@ fn unreadable_answer(unreadable: Unreadable) -> Answer {
     let Unreadable { id, error } = unreadable;
     let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
     let Ok(text) = serde_json::to_vec(&message) else {
-        return refuse(StatusCode::BAD_REQUEST, "this is no message of the protocol");
+        return refuse(StatusCode::BAD_REQUEST, "this is not a message of the protocol");
     };
     let mut answer = Response::new(Full::new(Bytes::from(text)).boxed());
     *answer.status_mut() = StatusCode::BAD_REQUEST;

@@ -243,7 +243,7 @@ impl Live {
         let said = match end {
             AgentEnd::Answer { .. } => None,
             AgentEnd::MaxIterations { limit } => {
-                Some(format!("the model was asked {limit} times and has not come to an answer"))
+                Some(format!("the model was asked {limit} times without giving a final answer"))
             }
             AgentEnd::Length { .. } => Some("the limit of tokens cut the answer off".to_owned()),
             AgentEnd::Repeated { tool } => {
@@ -251,7 +251,7 @@ impl Live {
             }
             AgentEnd::Cancelled => Some("given up".to_owned()),
             AgentEnd::Provider { kind, message } => Some(format!("the provider failed ({kind}): {message}")),
-            AgentEnd::Internal { message } => Some(format!("a fault on our side: {message}")),
+            AgentEnd::Internal { message } => Some(format!("internal error: {message}")),
         };
         self.end_line(state);
         if let Some(said) = said {

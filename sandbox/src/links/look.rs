@@ -109,7 +109,7 @@ impl LinkSearcher {
                 match thread.spawn(move || looker.run()) {
                     Ok(_detached) => seen.begun = Some(Instant::now()),
                     Err(error) => {
-                        tracing::warn!(%error, "no thread to look through what is private");
+                        tracing::warn!(%error, "cannot start the thread that searches private files");
                         return Some(seen.stand_in());
                     }
                 }

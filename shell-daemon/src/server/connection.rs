@@ -33,7 +33,7 @@ impl ConnectionHandle {
     /// If the request has no connection of ours, which only a bug could cause.
     pub(super) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         let client = request.extensions().get::<Self>();
-        client.cloned().ok_or_else(|| RefusalCode::Failed.because("the call came by no connection"))
+        client.cloned().ok_or_else(|| RefusalCode::Failed.because("the call belongs to no connection"))
     }
 
     /// Records that the client has sent the token: the greeting timeout no longer applies.

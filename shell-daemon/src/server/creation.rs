@@ -40,7 +40,7 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
     let posture = posture(daemon.config.posture, &request.least_posture)?;
     let mounts = match (request.all_mounts, request.mounts.as_slice()) {
         (true, []) => daemon.config.mounts.clone(),
-        (true, _) => return Err(RefusalCode::Invalid.because("a session has all mounts or those of a list")),
+        (true, _) => return Err(RefusalCode::Invalid.because("a session has either all mounts or those of a list")),
         // An empty list means no mounts, not all of them, so that a mistake grants nothing.
         (false, asked) => mounts(&daemon.config.mounts, asked)?,
     };
@@ -209,7 +209,7 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
     for (name, value) in &request.environment {
         if !daemon.config.environment.contains(name.as_str()) {
             let name: String = name.chars().take(64).collect();
-            return Err(RefusalCode::Environment.because(format!("this daemon lets nobody set `{name}`")));
+            return Err(RefusalCode::Environment.because(format!("this daemon does not let clients set `{name}`")));
         }
         if value.contains('\0') {
             return Err(RefusalCode::Invalid.because(format!("the value of `{name}` holds a NUL")));

@@ -126,7 +126,7 @@ impl Daemon {
 /// `limit`, if none is left.
 pub(super) fn place(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Status> {
     Arc::clone(places).try_acquire_owned().map_err(|_full_or_closed| {
-        RefusalCode::Limit.because(format!("there are as many {what} as this daemon has places for"))
+        RefusalCode::Limit.because(format!("the daemon has reached its limit of {what}"))
     })
 }
 

@@ -102,7 +102,7 @@ async fn run(
     // sessions ended.
     let all = u32::try_from(service.sessions).unwrap_or(u32::MAX);
     if timeout(LAST_SESSIONS, daemon.sessions.acquire_many(all)).await.is_err() {
-        tracing::error!("sessions are left that did not end in time");
+        tracing::error!("some sessions did not end in time");
     }
     result
 }
@@ -122,7 +122,7 @@ async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u
         let uid = match stream.peer_cred() {
             Ok(peer) => peer.uid(),
             Err(error) => {
-                tracing::warn!(%error, "could not tell who connects");
+                tracing::warn!(%error, "could not read the user of a connection");
                 continue;
             }
         };
@@ -133,7 +133,7 @@ async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u
         if let Some(place) = place(daemon).await {
             return connect(stream, Vec::new(), daemon, place);
         }
-        tracing::warn!("closed a connection: there are as many as this daemon has places for");
+        tracing::warn!("closed a connection: the daemon has reached its limit of connections");
     }
 }
 

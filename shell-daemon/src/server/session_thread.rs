@@ -165,7 +165,7 @@ fn keep(
             Ok(SessionWork::End(reply)) => break Some(reply),
             Err(RecvTimeoutError::Timeout) => {
                 forget();
-                tracing::info!(session = %keeping.id, "ended a session that rested too long");
+                tracing::info!(session = %keeping.id, "ended a session that was idle too long");
                 break None;
             }
             Err(RecvTimeoutError::Disconnected) => break None,

@@ -37,7 +37,7 @@ pub(super) async fn before(
         Some(BeforeCall::Modify { arguments }) => Ok(Some(arguments)),
         Some(BeforeCall::Deny { reason }) => Err(refused(&checked.tool, reason, pending)),
         None => {
-            let reason = "a hook failed, and what it cannot be asked about does not run".to_owned();
+            let reason = "a hook failed, so the call is refused".to_owned();
             Err(refused(&checked.tool, reason, pending))
         }
     }
@@ -105,7 +105,7 @@ pub(crate) async fn after(
         };
         raw.result = match (said, raw.result) {
             (Some(Ok(_)), Err(error)) => {
-                tracing::error!(tool = %raw.checked.call.tool, "a hook gave a result for an error, which stays");
+                tracing::error!(tool = %raw.checked.call.tool, "a hook gave a result for a failed call; the error is kept");
                 Err(error)
             }
             (Some(result), _) => result,
@@ -166,5 +166,5 @@ async fn timed<T: Send + 'static>(asked: impl Future<Output = T> + Send + 'stati
 }
 
 fn failed() {
-    tracing::error!("a hook panicked, or did not answer in its time");
+    tracing::error!("a hook panicked, or did not answer in time");
 }

@@ -93,7 +93,7 @@ fn comparison(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String 
         "profile" => format!("{} ({})", assigned.profile, tools::mounts(registry, &assigned.profile)),
         "approval" => match assigned.approval {
             Approval::Allow => "allow: calls run unasked".to_owned(),
-            Approval::Ask => "ask: somebody must approve of each call".to_owned(),
+            Approval::Ask => "ask: each call needs an approval".to_owned(),
             Approval::Deny => "deny: no call runs".to_owned(),
         },
         "timeout" => format!("{} ms", assigned.timeout.as_millis()),

@@ -22,7 +22,7 @@ pub(crate) fn run(common: &Common, options: &RevokeOptions) -> Result<ExitCode, 
     let now = match standing {
         None => "no module has a tool of this name now".to_owned(),
         Some(Standing::Quarantined) => format!(
-            "it was quarantined, and is no longer: the policy alone decides on its calls. To keep it from being called, write `enabled = false` under `[tools.{name}]` in the policy"
+            "it was quarantined, and no longer is: the policy alone decides on its calls. To deny them, write `enabled = false` under `[tools.{name}]` in the policy"
         ),
         Some(Standing::Approved | Standing::Unpinned) => {
             "the policy alone decides on its calls, and a change no longer quarantines it".to_owned()

@@ -292,7 +292,7 @@ fn each_end_but_an_answer_is_said() {
         ),
         (AgentEnd::Cancelled, "given up\n"),
         (provider, "the provider failed (rate_limited): wait\n"),
-        (AgentEnd::Internal { message: "lost".to_owned() }, "a fault on our side: lost\n"),
+        (AgentEnd::Internal { message: "lost".to_owned() }, "internal error: lost\n"),
     ] {
         assert_eq!(shown(&[words("so far"), end(how)]), format!("so far\n{said}"));
     }

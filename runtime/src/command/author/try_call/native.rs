@@ -187,14 +187,14 @@ fn outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
             Ok(GuestFrame::Error(error)) => last = Some(Err(error.into())),
             Ok(GuestFrame::Chunk(_)) => {
                 return Err(
-                    ToolError::failed("the tool sent bytes that nobody takes").with_code("unwanted_chunk")
+                    ToolError::failed("the tool sent bytes, but its call is not the sending end of a transfer").with_code("unwanted_chunk")
                 );
             }
             Err(error) => {
                 let line = String::from_utf8_lossy(line);
                 let quoted: String = line.chars().take(MAX_QUOTED_CHARS).collect();
                 let message = format!(
-                    "the tool wrote a line that is no frame, `{}`: standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`",
+                    "the tool wrote a line that is not a frame, `{}`: standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`",
                     text::inline(&quoted)
                 );
                 return Err(ToolError::failed(message)
