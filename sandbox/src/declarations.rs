@@ -1,7 +1,7 @@
 //! Validates a module's answer to `describe`. The answer is foreign text that goes to every model and client,
 //! and stays in memory as long as the process, so each part of it is limited.
 
-use portcullis_types::{Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolName, json_bytes};
+use portcullis_types::{Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolMeta, ToolName, json_bytes};
 
 use super::{WasmError, module::shown};
 
@@ -75,8 +75,8 @@ pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
     Ok(declarations)
 }
 
-/// Refuses a tool with a part beyond its limit. The destructuring names every field, so that a new one is not
-/// forgotten.
+/// Refuses a tool with a part beyond its limit. The destructuring names every field, those of the author's hints
+/// too, so that a new one is not forgotten.
 fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
     let ToolDeclaration {
         name,
@@ -90,7 +90,7 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
         roles,
         profile,
         hosts,
-        meta,
+        meta: ToolMeta { aliases, idempotent: _, hidden: _, output_cap_bytes: _ },
     } = tool;
     let at_most = |limit: usize, size: usize, what: &str| match size > limit {
         true => {
@@ -110,11 +110,11 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
     for (count, what) in [
         (roles.len(), "the number of roles"),
         (hosts.len(), "the number of hosts"),
-        (meta.aliases.len(), "the number of aliases"),
+        (aliases.len(), "the number of aliases"),
     ] {
         at_most(MAX_LISTED, count, what)?;
     }
-    let words = hosts.iter().chain(&meta.aliases).chain(roles.iter().map(|role| &role.argument));
+    let words = hosts.iter().chain(aliases).chain(roles.iter().map(|role| &role.argument));
     at_most(
         MAX_WORD_BYTES,
         words.map(String::len).max().unwrap_or(0),
