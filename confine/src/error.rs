@@ -16,7 +16,7 @@ pub enum ConfineError {
     LayerMissing {
         /// The layer at fault.
         layer: Layer,
-        /// The missing feature of the kernel or the platform.
+        /// The missing feature of the kernel.
         reason: String,
     },
     /// An attempt that the layer must refuse was refused before the layer was applied, so a refusal would
