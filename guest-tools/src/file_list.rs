@@ -1,6 +1,6 @@
 //! `file_list`: the entries of a directory.
 //!
-//! The directory reports the kind of each entry with its name. No entry is examined separately, so 20 000 of
+//! The directory reports the kind of each entry with its name. No entry is examined separately, so 20,000 of
 //! them are listed as fast as they are read.
 
 use std::{fs::FileType, io, path::Path};

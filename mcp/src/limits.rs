@@ -9,7 +9,7 @@ pub struct McpLimits {
     /// Limit of one message, in bytes. Default: 4 MiB. Without it a line without an end could fill the
     /// memory.
     pub message_bytes: usize,
-    /// How many calls of one session may run at once. Default: 1 024. Further calls are refused at once.
+    /// How many calls of one session may run at once. Default: 1,024. Further calls are refused at once.
     pub calls: usize,
     /// How many messages may wait for a client to read them. Default: 64. Beyond it the server stops reading
     /// from that client.

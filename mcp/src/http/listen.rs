@@ -142,7 +142,7 @@ fn serve_connection(
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    // Cannot fail: 60 000 ms.
+    // Cannot fail: 60,000 ms.
     let unread = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
     set_tcp_user_timeout(stream.as_fd(), unread)?;
     Ok(())
