@@ -4,11 +4,11 @@
 //!
 //! Two rules follow. A guest changes no file in place that has more than one name (`fs.rs`). And a private
 //! file with a name outside cannot be read under that name. Such files are searched among the private places,
-//! which are small, rather than in the mounts. `look.rs` decides when to search, `walk.rs` searches, and
+//! which are small, rather than in the mounts. `search.rs` decides when to search, `walk.rs` searches, and
 //! `examine.rs` reports for `doctor`.
 
 mod examine;
-mod look;
+mod search;
 mod place;
 mod walk;
 
@@ -20,7 +20,7 @@ use std::{
 use rustix::fs::Stat;
 
 pub use examine::{LinkReport, examine_links};
-pub use look::PrivateLinks;
+pub use search::PrivateLinks;
 pub use place::PrivatePaths;
 
 /// Limit of private entries that are searched: 200,000. In a larger vault the search is incomplete, so any
@@ -126,7 +126,7 @@ impl UnknownReason {
             Self::Overdue => format!(
                 "vault, state folder and modules could not be looked through within {} s; try again later, and let an \
                  operator see whether their file systems answer",
-                FIRST_LOOK_WAIT.as_secs()
+                FIRST_SEARCH_WAIT.as_secs()
             ),
             Self::Unreadable => {
                 "vault, state folder and modules could not be looked through; an operator sees whether \
@@ -138,8 +138,8 @@ impl UnknownReason {
 }
 
 /// How long a call waits for a search while the last result can stand in.
-const LOOK_WAIT: Duration = Duration::from_secs(1);
+const SEARCH_WAIT: Duration = Duration::from_secs(1);
 
 /// How long calls wait for a search while no result can stand in: the first search, or the first in a long
 /// time.
-const FIRST_LOOK_WAIT: Duration = Duration::from_secs(10);
+const FIRST_SEARCH_WAIT: Duration = Duration::from_secs(10);

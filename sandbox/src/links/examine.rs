@@ -63,7 +63,7 @@ pub fn examine_links(mounts: &MountTable) -> LinkReport {
 }
 
 fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkReport {
-    let exposed = private.look();
+    let exposed = private.search_now();
     let mut report = LinkReport {
         is_private_exposed: !exposed.named().is_empty(),
         private: exposed.named().to_vec(),
