@@ -336,7 +336,8 @@ fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String
             if good(&name) {
                 return Some(name);
             }
-            errors.at(function, format!("`{name}` is not a tool name: {RULE}; write `#[tool(name = \"…\")]`"));
+            errors
+                .at(function, format!("`{name}` is not a tool name: {RULE}; write `#[tool(name = \"…\")]`"));
             None
         }
     }
