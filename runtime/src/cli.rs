@@ -303,6 +303,7 @@ First steps:
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use portcullis_types::ToolErrorKind;
 
     use super::*;
 
@@ -327,6 +328,28 @@ mod tests {
             let row = format!("| `{kind}` | default `{}` | {key} |", kind.default_base_url());
             assert!(manual.contains(&row), "{row}");
             assert!(kind.key_variable().is_none_or(|variable| help.contains(variable)), "{kind}: {help}");
+        }
+    }
+
+    #[test]
+    fn help_and_readme_have_the_exit_codes() {
+        let readme = include_str!("../../README.md");
+        let help =
+            Cli::command().find_subcommand_mut("call").expect("a command").render_long_help().to_string();
+        let code = |kind: ToolErrorKind| kind.exit_code();
+        for (code, in_readme, in_help) in [
+            (code(ToolErrorKind::Failed), "the call failed", "the call failed"),
+            (code(ToolErrorKind::Denied), "denied by policy or approval", "denied"),
+            (code(ToolErrorKind::Timeout), "timed out", "timed out"),
+            (
+                code(ToolErrorKind::Unavailable),
+                "a requirement for running safely is missing",
+                "something that",
+            ),
+            (2, "wrong usage, or a policy that cannot be used", "wrong usage, or an unusable policy"),
+        ] {
+            assert!(readme.contains(&format!("| {code} | {in_readme}")), "README.md: {code} {in_readme}");
+            assert!(help.contains(&format!("{code} {in_help}")), "{code} {in_help}: {help}");
         }
     }
 
