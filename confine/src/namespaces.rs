@@ -195,7 +195,8 @@ impl Namespaces {
         if before.first() != Some(&SyscallOutcome::Succeeded) {
             self.miss(
                 layer,
-                "the attempt was refused before the namespace was entered, so a refusal would prove nothing".to_owned(),
+                "the attempt was refused before the namespace was entered, so a refusal would prove nothing"
+                    .to_owned(),
             );
             return Ok(());
         }

@@ -137,8 +137,8 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         // Writing to a string cannot fail.
-        let said = error.to_string();
-        let mut lines = said.lines();
+        let shown = error.to_string();
+        let mut lines = shown.lines();
         let _ = writeln!(text, "  caused by: {}", lines.next().unwrap_or_default());
         // Indent further lines of a cause, so that none can pass for one of ours.
         lines.for_each(|line| {

@@ -67,7 +67,7 @@ impl ModuleCache {
         }
         let module = compile(engine, wasm)?;
         match module.serialize() {
-            Ok(code) => self.keep(digest, &code),
+            Ok(code) => self.store(digest, &code),
             Err(error) => tracing::warn!(%error, "cannot store the compiled module"),
         }
         Ok(module)
@@ -86,7 +86,7 @@ impl ModuleCache {
         code: &[u8],
     ) -> Result<Module, WasmError> {
         let module = deserialize(engine, code).map_err(|source| WasmError::Load { source })?;
-        self.keep(digest, code);
+        self.store(digest, code);
         Ok(module)
     }
 
@@ -97,7 +97,8 @@ impl ModuleCache {
 
     /// The stored answer of a module to `describe`.
     pub(super) fn declarations(&self, digest: ModuleDigest) -> Option<String> {
-        let bytes = self.genuine(&self.declarations_path(digest), CacheKind::Declarations, digest)?;
+        let bytes =
+            self.verified_content(&self.declarations_path(digest), CacheKind::Declarations, digest)?;
         String::from_utf8(bytes).ok()
     }
 
@@ -115,7 +116,7 @@ impl ModuleCache {
 
     /// The stored reason why an earlier start could not compile a module.
     pub(super) fn refusal(&self, digest: ModuleDigest) -> Option<String> {
-        let bytes = self.genuine(&self.refusal_path(digest), CacheKind::Refusal, digest)?;
+        let bytes = self.verified_content(&self.refusal_path(digest), CacheKind::Refusal, digest)?;
         String::from_utf8(bytes).ok()
     }
 
@@ -131,7 +132,7 @@ impl ModuleCache {
         self.folder.join(format!("{digest}.refused"))
     }
 
-    fn keep(&self, digest: ModuleDigest, code: &[u8]) {
+    fn store(&self, digest: ModuleDigest, code: &[u8]) {
         let path = self.path(digest);
         if let Err(error) = self.write(&path, CacheKind::Code, digest, code) {
             tracing::warn!(%error, path = %path.display(), "cannot store the compiled module");
@@ -143,7 +144,7 @@ impl ModuleCache {
     }
 
     fn read(&self, engine: &Engine, path: &Path, digest: ModuleDigest) -> Option<Module> {
-        match deserialize(engine, &self.genuine(path, CacheKind::Code, digest)?) {
+        match deserialize(engine, &self.verified_content(path, CacheKind::Code, digest)?) {
             Ok(module) => Some(module),
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "cannot load the compiled module");
@@ -153,7 +154,7 @@ impl ModuleCache {
     }
 
     /// Reads a file's content, if this user wrote it for this engine: checks the MAC.
-    fn genuine(&self, path: &Path, kind: CacheKind, digest: ModuleDigest) -> Option<Vec<u8>> {
+    fn verified_content(&self, path: &Path, kind: CacheKind, digest: ModuleDigest) -> Option<Vec<u8>> {
         let mut bytes = match read_private(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,

@@ -1,7 +1,9 @@
 //! Validates a module's answer to `describe`. The answer is foreign text that goes to every model and client,
 //! and stays in memory as long as the process, so each part of it is limited.
 
-use portcullis_types::{Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolMeta, ToolName, json_bytes};
+use portcullis_types::{
+    Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolMeta, ToolName, json_bytes,
+};
 
 use super::{WasmError, module::shown};
 
@@ -48,7 +50,7 @@ pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
     let declarations: Declarations =
         serde_json::from_str(text).map_err(|error| match text.trim_start().starts_with('{') {
             true => refuse(error.to_string()),
-            false => refuse(format!("{error}; {}", super::fault::TO_SAY_SOMETHING)),
+            false => refuse(format!("{error}; {}", super::fault::STDOUT_ADVICE)),
         })?;
     if declarations.v != FRAME_VERSION {
         return Err(refuse(format!("it speaks version {}, not {FRAME_VERSION}", declarations.v)));

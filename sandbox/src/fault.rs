@@ -7,7 +7,7 @@ use portcullis_types::{ToolError, ToolErrorKind};
 use thiserror::Error;
 
 /// Advice to an author whose tool wrote text to its standard output.
-pub(super) const TO_SAY_SOMETHING: &str = "standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`";
+pub(super) const STDOUT_ADVICE: &str = "standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`";
 
 /// How a guest broke off. Each fault has a stable code; none of them harms the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -50,7 +50,7 @@ pub enum GuestFault {
     #[error("the tool ended without a result")]
     NoFinalFrame,
     /// It wrote more output after its result.
-    #[error("the tool wrote more after its result; {TO_SAY_SOMETHING}")]
+    #[error("the tool wrote more after its result; {STDOUT_ADVICE}")]
     OutputAfterFinalFrame,
     /// It wrote too many frames.
     #[error("the tool wrote more than {limit} progress and update frames")]

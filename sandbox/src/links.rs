@@ -8,8 +8,8 @@
 //! `examine.rs` reports for `doctor`.
 
 mod examine;
-mod search;
 mod place;
+mod search;
 mod walk;
 
 use std::{
@@ -20,8 +20,8 @@ use std::{
 use rustix::fs::Stat;
 
 pub use examine::{LinkReport, examine_links};
-pub use search::PrivateLinks;
 pub use place::PrivatePaths;
+pub use search::PrivateLinks;
 
 /// Limit of private entries that are searched: 200,000. In a larger vault the search is incomplete, so any
 /// file with several names counts as possibly private.
@@ -121,15 +121,15 @@ impl UnknownReason {
         match self {
             Self::TooMany => format!(
                 "vault, state folder and modules have more than {MAX_PRIVATE_ENTRIES} entries, so not all of them were \
-                 looked at; an operator keeps fewer there"
+                 searched; an operator keeps fewer there"
             ),
             Self::Overdue => format!(
-                "vault, state folder and modules could not be looked through within {} s; try again later, and let an \
+                "vault, state folder and modules could not be searched within {} s; try again later, and let an \
                  operator see whether their file systems answer",
                 FIRST_SEARCH_WAIT.as_secs()
             ),
             Self::Unreadable => {
-                "vault, state folder and modules could not be looked through; an operator sees whether \
+                "vault, state folder and modules could not be searched; an operator sees whether \
                                  they are still there, and whether this process has descriptors left"
                     .to_owned()
             }

@@ -326,7 +326,7 @@ impl HostWasmToolRunner {
                 .is_watched
                 .then(|| Listener { sender: sender.clone(), dropped: Arc::clone(&dropped) }),
             transfer: job.transfer,
-            watch: self.ticker.watch(Arc::clone(&control)),
+            ticking: self.ticker.watch(Arc::clone(&control)),
             reply,
         })?;
         let report = match early_answer(&pool, &mut answer) {

@@ -187,7 +187,7 @@ impl RegistryBuilder {
     ) -> Result<Self, BootstrapError> {
         let name = name.into();
         if origin == ToolOrigin::ForeignModule {
-            self.add_outside(name, wasm, ModuleOrigin::Named).await?;
+            self.add_foreign(name, wasm, ModuleOrigin::Named).await?;
             return Ok(self);
         }
         let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
@@ -215,7 +215,7 @@ impl RegistryBuilder {
 
     /// Loads a foreign module and asks for its declarations. Whether its tools are registered is decided
     /// when all modules are known.
-    pub(crate) async fn add_outside(
+    pub(crate) async fn add_foreign(
         &mut self,
         name: String,
         wasm: &[u8],

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{ExposedFiles, FIRST_SEARCH_WAIT, SEARCH_WAIT, PrivatePaths, UnknownReason, walk};
+use super::{ExposedFiles, FIRST_SEARCH_WAIT, PrivatePaths, SEARCH_WAIT, UnknownReason, walk};
 
 /// How long a result counts as fresh if searching is fast.
 const MIN_FRESHNESS: Duration = Duration::from_secs(1);

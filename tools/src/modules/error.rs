@@ -144,7 +144,7 @@ pub enum ApproveError {
     },
     /// It is not of a foreign module: shipped tools are approved with the program.
     #[error("`{name}` is not a tool of a module from outside; what ships is approved with the program")]
-    NotOutside {
+    NotForeign {
         /// The tool's name.
         name: ToolName,
     },

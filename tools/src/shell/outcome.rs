@@ -150,7 +150,8 @@ fn notes(exited: &Exited, context: &CommandContext<'_>, protected: Option<String
     notes.extend(protected);
     if exited.jobs_left {
         notes.push(
-            "background jobs are still running; their output comes with the next command of this session".to_owned(),
+            "background jobs are still running; their output comes with the next command of this session"
+                .to_owned(),
         );
     }
     if context.unconfined {
@@ -338,7 +339,8 @@ mod tests {
             "[background jobs wrote since the last command — 1,234 bytes before this were dropped:]\nx";
         check_text(b"", of(b"x", 1234), dropped);
         let left = Exited { jobs_left: true, ..of(b"", 0) };
-        let told = "[background jobs are still running; their output comes with the next command of this session]";
+        let told =
+            "[background jobs are still running; their output comes with the next command of this session]";
         check("", left, Some(told));
     }
 

@@ -236,15 +236,15 @@ impl ShellArguments {
 
     /// The time limit of the command: the one it asks for, if that is granted.
     fn time_limit(&self, granted: Duration) -> Result<Duration, ToolError> {
-        let Some(asked) = self.timeout.map(Duration::from_secs) else { return Ok(granted) };
+        let Some(requested) = self.timeout.map(Duration::from_secs) else { return Ok(granted) };
         // One second of tolerance: the deadline began to run a moment ago.
-        if asked > granted + Duration::from_secs(1) {
+        if requested > granted + Duration::from_secs(1) {
             return Err(ToolError::invalid_arguments(format!(
                 "field 'timeout': at most {} seconds are granted",
                 granted.as_secs_f64().ceil()
             )));
         }
-        Ok(asked.min(granted))
+        Ok(requested.min(granted))
     }
 }
 

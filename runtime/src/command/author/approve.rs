@@ -16,7 +16,7 @@ use crate::{
 pub(crate) fn run(common: &Common, options: ApproveOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
     let approval = registry.approval_of(&options.tool)?;
     let shown = shown(&registry, &approval);
     if options.dry_run {

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) fn run(common: &Common, options: &RevokeOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
     let standing = registry.get(&options.tool).map(|tool| tool.facts().standing);
     let pin = registry.revoke(&options.tool, CLI_ID)?;
     let name = text::inline(&options.tool);
