@@ -61,7 +61,10 @@ fn a_home_that_others_can_write_stops_no_start_without_a_policy() {
     let output = call();
     assert!(output.status.success(), "{}", stderr(&output));
     let said = stderr(&output);
-    assert!(said.contains("no policy there") && said.contains("can be written by everybody"), "{said}");
+    assert!(
+        said.contains("there is no policy file") && said.contains("can be written by everybody"),
+        "{said}"
+    );
     // A policy there is refused, and no other one replaces it.
     fs::create_dir_all(home.join(".config/portcullis")).expect("made");
     fs::copy(world.policy_file(), home.join(".config/portcullis/portcullis.toml")).expect("copied");
