@@ -120,7 +120,7 @@ impl ToolCallAccumulator {
             let room = MAX_TURN_ARGUMENT_BYTES.saturating_sub(self.argument_bytes);
             self.argument_bytes += call.arguments.push(arguments, room);
         }
-        Ok(call.untold())
+        Ok(call.unreported())
     }
 
     /// Whether no call has begun.
@@ -169,7 +169,7 @@ impl ToolCallAccumulator {
         if let Some(&at) = self.current.get(&delta.index) {
             let call = &self.calls[at];
             let other_id = match (&call.id, &delta.id) {
-                (Some((_, said)), Some(id)) => !id.is_empty() && said != id,
+                (Some((_, provider_id)), Some(id)) => !id.is_empty() && provider_id != id,
                 _ => false,
             };
             let named = delta.name.as_ref().is_some_and(|name| !name.is_empty());
@@ -195,14 +195,15 @@ struct PartialCall {
     name: NamePieces,
     arguments: ArgumentsText,
     /// How many bytes of the arguments observers have been given.
-    told: usize,
+    reported_bytes: usize,
 }
 
 impl PartialCall {
-    fn untold(&mut self) -> Option<ArgumentsPiece> {
+    fn unreported(&mut self) -> Option<ArgumentsPiece> {
         let (id, _) = self.id.as_ref()?;
-        let delta = self.arguments.text.get(self.told..).filter(|text| !text.is_empty())?.to_owned();
-        self.told = self.arguments.text.len();
+        let delta =
+            self.arguments.text.get(self.reported_bytes..).filter(|text| !text.is_empty())?.to_owned();
+        self.reported_bytes = self.arguments.text.len();
         let tool = self.name.name(&[]).to_owned();
         Some(ArgumentsPiece { call_id: id.clone(), tool, delta })
     }
@@ -345,7 +346,7 @@ fn assemble(
 }
 
 fn cut_off(why: &str) -> ToolError {
-    ToolError::resource_limit(format!("{why} before this call was whole, so it was not run"))
+    ToolError::resource_limit(format!("{why} before this call was complete, so it was not run"))
         .with_code("cut_off")
         .with_hint("make fewer or shorter calls in one answer")
 }

@@ -37,7 +37,7 @@ const REFUSAL_TIME: Duration = Duration::from_secs(1);
 pub(super) struct CallRunner<'a> {
     pub(super) config: &'a AgentConfig,
     pub(super) executor: &'a Arc<dyn ToolExecutor>,
-    pub(super) watch: &'a Arc<GuardedEmitter>,
+    pub(super) emitter: &'a Arc<GuardedEmitter>,
     pub(super) handle: &'a AgentHandle,
     pub(super) grace_period: &'a GracePeriod,
     pub(super) run_id: &'a str,
@@ -64,7 +64,7 @@ impl CallRunner<'_> {
             // By the clock of `std`, which executors use; `deadline` below is by the clock of tokio, which
             // tests can pause.
             turn_deadline: timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout)),
-            on_event: self.watch.listens().then(|| listener(Arc::clone(self.watch), live.clone())),
+            on_event: self.emitter.listens().then(|| listener(Arc::clone(self.emitter), live.clone())),
         };
         let mut turn = TurnCalls {
             calls: self,
@@ -291,7 +291,7 @@ impl TurnCalls<'_> {
         result.call_id.clone_from(&self.requested[at].id);
         let result = Arc::new(result);
         self.results[at] = Some(Arc::clone(&result));
-        self.calls.watch.report(AgentEvent::ToolEnd { result }).await;
+        self.calls.emitter.report(AgentEvent::ToolEnd { result }).await;
     }
 
     async fn announce(&mut self, at: usize) {
@@ -301,7 +301,7 @@ impl TurnCalls<'_> {
         }
         let ToolCall { id, tool, arguments } = self.requested[at].clone();
         let requested = ToolEvent::Requested { call_id: id, tool, arguments };
-        self.calls.watch.report(AgentEvent::Tool(requested)).await;
+        self.calls.emitter.report(AgentEvent::Tool(requested)).await;
     }
 }
 
@@ -360,7 +360,7 @@ impl LiveCalls {
 
 /// Returns the callback for an executor's events. The loop itself reports that a call was requested and that
 /// it ended, so those events are ignored here.
-fn listener(watch: Arc<GuardedEmitter>, live: LiveCalls) -> EventFn {
+fn listener(emitter: Arc<GuardedEmitter>, live: LiveCalls) -> EventFn {
     Arc::new(move |event| {
         let (ToolEvent::ApprovalRequested { call_id }
         | ToolEvent::ApprovalResolved { call_id, .. }
@@ -375,7 +375,7 @@ fn listener(watch: Arc<GuardedEmitter>, live: LiveCalls) -> EventFn {
         // The lock is held during the report, so that no event follows the call's end.
         let live = live.lock();
         if live.contains(call_id) {
-            watch.report_now(AgentEvent::Tool(event.clone()));
+            emitter.report_now(AgentEvent::Tool(event.clone()));
         }
     })
 }

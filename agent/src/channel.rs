@@ -46,7 +46,7 @@ pub fn event_channel(capacity: NonZeroUsize) -> (EventSender, EventReceiver) {
             capacity: capacity.get(),
             coalesced: 0,
             senders: 1,
-            read: true,
+            has_receiver: true,
         }),
         filled: Notify::new(),
         drained: Notify::new(),
@@ -118,7 +118,7 @@ impl EventReceiver {
 impl Drop for EventReceiver {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        state.read = false;
+        state.has_receiver = false;
         state.queue.clear();
         drop(state);
         self.shared.drained.notify_waiters();
@@ -137,7 +137,7 @@ impl EventEmitter for EventSender {
                 let mut state = self.shared.lock();
                 match state.take(event) {
                     Ok(()) => {
-                        let room = state.has_room() || !state.read;
+                        let room = state.has_room() || !state.has_receiver;
                         drop(state);
                         self.shared.filled.notify_one();
                         // Pass the wake-up on: the reader wakes one waiting sender at a time.
@@ -159,7 +159,7 @@ impl EventEmitter for EventSender {
     }
 
     fn listens(&self) -> bool {
-        self.shared.lock().read
+        self.shared.lock().has_receiver
     }
 }
 
@@ -199,7 +199,7 @@ struct ChannelState {
     coalesced: u64,
     senders: usize,
     /// Whether the receiver still exists.
-    read: bool,
+    has_receiver: bool,
 }
 
 impl ChannelState {
@@ -214,7 +214,7 @@ impl ChannelState {
 
     /// Enqueues an event, or returns it if there is no room.
     fn take(&mut self, event: AgentEvent) -> Result<(), AgentEvent> {
-        if !self.read {
+        if !self.has_receiver {
             return Ok(());
         }
         let event = match self.lags() {
@@ -233,7 +233,7 @@ impl ChannelState {
 
     /// Enqueues an event that cannot wait: of a running call, or of a run that no longer waits.
     fn take_now(&mut self, event: AgentEvent) {
-        if !self.read {
+        if !self.has_receiver {
             return;
         }
         if self.lags()

@@ -42,7 +42,7 @@ pub(super) async fn ask(
     offers: &[OfferedTool],
     ids: &mut CallIds,
     silence: Duration,
-    watch: &GuardedEmitter,
+    emitter: &GuardedEmitter,
 ) -> Result<CompleteAnswer, BrokenAnswer> {
     let cancel = request.cancel.clone();
     let mut reading = PartialAnswer { text: String::new(), usage: None, begun: false };
@@ -54,14 +54,16 @@ pub(super) async fn ask(
         match delta {
             Delta::Text(delta) => {
                 reading.add(&delta)?;
-                watch.report(AgentEvent::TextDelta { delta }).await;
+                emitter.report(AgentEvent::TextDelta { delta }).await;
             }
-            Delta::Thinking(delta) => watch.report(AgentEvent::ThinkingDelta { delta }).await,
+            Delta::Thinking(delta) => emitter.report(AgentEvent::ThinkingDelta { delta }).await,
             Delta::ToolCall(delta) => match calls.push(delta) {
                 Ok(None) => {}
                 Ok(Some(piece)) => {
                     let ArgumentsPiece { call_id, tool, delta } = piece;
-                    watch.report(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, tool, delta })).await;
+                    emitter
+                        .report(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, tool, delta }))
+                        .await;
                 }
                 Err(error) => return Err(reading.malformed(error.to_string())),
             },
@@ -169,7 +171,7 @@ impl PartialAnswer {
     }
 
     fn silent(&mut self, silence: Duration) -> BrokenAnswer {
-        self.incomplete(format!("the model said nothing for {} s", silence.as_secs()))
+        self.incomplete(format!("the model sent nothing for {} s", silence.as_secs()))
     }
 
     fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> BrokenAnswer {

@@ -28,7 +28,7 @@ struct QueueState {
 
 /// The error of a message that was not queued because too many wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{MAX_QUEUED_MESSAGES} messages wait for the run already")]
+#[error("{MAX_QUEUED_MESSAGES} messages already wait for the run")]
 pub struct QueueFull;
 
 impl AgentHandle {

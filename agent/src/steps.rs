@@ -20,7 +20,7 @@ use super::{
 pub(super) struct Steps<'a> {
     agent: &'a AgentLoop,
     grace_period: GracePeriod,
-    watch: Arc<GuardedEmitter>,
+    emitter: Arc<GuardedEmitter>,
     run_id: String,
     /// The stored conversation, once a step has read it.
     conversation: Option<Conversation>,
@@ -36,13 +36,13 @@ struct Conversation {
 
 impl<'a> Steps<'a> {
     pub(super) fn new(agent: &'a AgentLoop, grace_period: GracePeriod, run_id: String) -> Self {
-        let watch = Arc::new(GuardedEmitter::new(Arc::clone(&agent.emitter), grace_period.clone()));
-        Self { agent, grace_period, watch, run_id, conversation: None, offers: None }
+        let emitter = Arc::new(GuardedEmitter::new(Arc::clone(&agent.emitter), grace_period.clone()));
+        Self { agent, grace_period, emitter, run_id, conversation: None, offers: None }
     }
 
     /// Reports an event, and waits until the emitter took it.
     pub(super) async fn report(&self, event: AgentEvent) {
-        self.watch.report(event).await;
+        self.emitter.report(event).await;
     }
 
     /// Takes the next step. After the last one this does nothing.
@@ -79,11 +79,11 @@ impl<'a> Steps<'a> {
     /// Runs an answer's calls, then stores the answer and their results in one batch.
     async fn run_tools(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
         let CompleteAnswer { text, calls, stop, usage } = answer;
-        let asked = calls.iter().map(|call| transcript::sendable(&call.call)).collect();
+        let sent_calls = calls.iter().map(|call| transcript::sendable(&call.call)).collect();
         // Skip refused calls: they give no result that could be repeated, and their arguments may be cut off.
         let runs = calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call);
         let repeat = state.guard.see_all(runs);
-        let message = Arc::new(Message::assistant(text, asked));
+        let message = Arc::new(Message::assistant(text, sent_calls));
         self.report(AgentEvent::MessageEnd { message: Arc::clone(&message) }).await;
         let offers = match self.offers.take() {
             Some(offers) => offers,
@@ -92,7 +92,7 @@ impl<'a> Steps<'a> {
         let turn = CallRunner {
             config: &self.agent.config,
             executor: &self.agent.executor,
-            watch: &self.watch,
+            emitter: &self.emitter,
             handle: &self.agent.handle,
             grace_period: &self.grace_period,
             run_id: &self.run_id,
@@ -139,7 +139,7 @@ impl<'a> Steps<'a> {
         if self.grace_period.cancel.is_cancelled() {
             return Err(AgentEnd::Cancelled);
         }
-        self.watch.fault().map_or(Ok(()), |fault| Err(internal(fault)))
+        self.emitter.fault().map_or(Ok(()), |fault| Err(internal(fault)))
     }
 
     /// The stored conversation, which is read once.
@@ -186,7 +186,7 @@ impl<'a> Steps<'a> {
         let config = &self.agent.config;
         let (provider, silence) = (Arc::clone(&self.agent.provider), config.model_silence);
         let system = config.system.iter().map(Message::system);
-        let (cancel, watch) = (self.grace_period.cancel.child_token(), Arc::clone(&self.watch));
+        let (cancel, emitter) = (self.grace_period.cancel.child_token(), Arc::clone(&self.emitter));
         let conversation = self.conversation().await?;
         let request = ModelRequest {
             model: config.model.clone(),
@@ -196,7 +196,7 @@ impl<'a> Steps<'a> {
             temperature: config.temperature,
             cancel,
         };
-        let asked = ask(&*provider, request, &offers, &mut conversation.ids, silence, &watch).await;
+        let asked = ask(&*provider, request, &offers, &mut conversation.ids, silence, &emitter).await;
         self.offers = Some(offers);
         match asked {
             Ok(answer) => {

@@ -17,7 +17,7 @@ pub(super) const GENESIS: Hash = [b'0'; HASH_BYTES];
 
 /// The part of a line that the chain needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Link {
+pub(super) struct ChainLink {
     /// The row's number, from 1.
     pub(super) seq: u64,
     /// The hash of the row before.
@@ -48,7 +48,7 @@ pub(super) fn seal(line: &mut Vec<u8>, prev: &Hash) -> Hash {
 }
 
 /// Parses a line, newline included, and checks its hash.
-pub(super) fn check(line: &[u8]) -> Result<Link, BadLine> {
+pub(super) fn check(line: &[u8]) -> Result<ChainLink, BadLine> {
     let body = line.strip_suffix(END).ok_or(BadLine::Form)?;
     let (body, hash) = body.split_last_chunk::<HASH_BYTES>().ok_or(BadLine::Form)?;
     let body = body.strip_suffix(HASH_KEY).ok_or(BadLine::Form)?;
@@ -62,7 +62,7 @@ pub(super) fn check(line: &[u8]) -> Result<Link, BadLine> {
     if hash_of(body) != *hash {
         return Err(BadLine::Hash);
     }
-    Ok(Link { seq, prev: *prev, hash: *hash })
+    Ok(ChainLink { seq, prev: *prev, hash: *hash })
 }
 
 /// The length of the end of every line, from its own hash on.
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_sealed_line_checks_and_any_flipped_bit_does_not() {
         let (line, hash) = sealed(r#"{"seq":12,"time":"t""#, &GENESIS);
-        assert_eq!(check(&line), Ok(Link { seq: 12, prev: GENESIS, hash }));
+        assert_eq!(check(&line), Ok(ChainLink { seq: 12, prev: GENESIS, hash }));
         assert!(tail_says(&line[line.len() - SEALED_TAIL_BYTES..], &hash));
         assert!(line.ends_with(b"\"}\n"));
         for at in 0..line.len() {

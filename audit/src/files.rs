@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{error::AuditError, writer::Medium};
+use super::{error::AuditError, writer::LogDevice};
 
 /// The log's name in the state folder.
 pub const LOG_NAME: &str = "audit.jsonl";
@@ -36,7 +36,7 @@ pub(super) struct LogFiles {
     /// Its path, for messages only.
     pub(super) path: PathBuf,
     /// The system calls that write the log.
-    pub(super) medium: Box<dyn Medium>,
+    pub(super) device: Box<dyn LogDevice>,
     identity: (u64, u64),
     /// Whether the log's directory entry must still reach the disk.
     is_new: AtomicBool,
@@ -44,7 +44,7 @@ pub(super) struct LogFiles {
 
 impl LogFiles {
     /// Opens the files, and makes the log if it does not exist.
-    pub(super) fn open(state_dir: &Path, medium: Box<dyn Medium>) -> Result<Self, AuditError> {
+    pub(super) fn open(state_dir: &Path, device: Box<dyn LogDevice>) -> Result<Self, AuditError> {
         let path = log_path(state_dir);
         let failed = |errno: Errno| AuditError::Open { path: path.clone(), source: errno.into() };
         let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -71,7 +71,7 @@ impl LogFiles {
             state_dir: state_dir.to_owned(),
             log: File::from(log),
             path,
-            medium,
+            device,
             identity: (stat.st_dev, stat.st_ino),
             is_new: AtomicBool::new(stat.st_size == 0),
         })
@@ -92,7 +92,7 @@ impl LogFiles {
 
     /// Syncs the log to the disk.
     pub(super) fn sync(&self) -> Result<(), Errno> {
-        self.medium.sync(&self.log)?;
+        self.device.sync(&self.log)?;
         // Without its directory entry a new log is lost whole. The flag is not set again after a failure,
         // which is permanent anyway.
         if self.is_new.swap(false, Ordering::Relaxed) {

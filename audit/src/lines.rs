@@ -12,7 +12,7 @@ use super::chain::MAX_ROW_BYTES;
 /// The lines of a part of a file.
 #[derive(Debug)]
 pub(super) struct LogLines<F> {
-    reader: BufReader<Stretch<F>>,
+    reader: BufReader<PositionedReader<F>>,
     line: Vec<u8>,
     number: u64,
     offset: u64,
@@ -45,7 +45,7 @@ pub(super) enum LineEnd {
 impl<F: Borrow<File>> LogLines<F> {
     /// The lines from one offset up to another.
     pub(super) fn new(file: F, from: u64, to: u64) -> Self {
-        let stretch = Stretch { file, at: from, end: to };
+        let stretch = PositionedReader { file, at: from, end: to };
         Self {
             reader: BufReader::with_capacity(MAX_ROW_BYTES, stretch),
             line: Vec::new(),
@@ -89,13 +89,13 @@ impl<F: Borrow<File>> LogLines<F> {
 
 /// Reads by position, so that a shared file's offset does not change.
 #[derive(Debug)]
-struct Stretch<F> {
+struct PositionedReader<F> {
     file: F,
     at: u64,
     end: u64,
 }
 
-impl<F: Borrow<File>> Read for Stretch<F> {
+impl<F: Borrow<File>> Read for PositionedReader<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // No loss: only the smaller of this and the buffer counts.
         let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);

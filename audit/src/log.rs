@@ -25,7 +25,7 @@ use super::{
     recovery::{self, Recovery},
     row::{Phase, Record, Text},
     sync::{self, SyncMode, Syncer},
-    writer::{KernelMedium, LogWriter, Medium},
+    writer::{KernelDevice, LogDevice, LogWriter},
 };
 
 /// A log that is open for writing. Threads share one through an `Arc`; each process opens its own.
@@ -55,7 +55,7 @@ impl AuditLog {
     /// [`AuditError::Corrupt`] if more is broken than a crash explains, and the errors of reading, writing
     /// and syncing.
     pub fn open(state_dir: &Path, sync: SyncMode) -> Result<(Self, Recovery), AuditError> {
-        Self::open_on(state_dir, sync, Box::new(KernelMedium))
+        Self::open_on(state_dir, sync, Box::new(KernelDevice))
     }
 
     /// Like [`AuditLog::open`], with the writing system calls as an argument, so that tests can make them
@@ -63,9 +63,9 @@ impl AuditLog {
     pub(super) fn open_on(
         state_dir: &Path,
         mode: SyncMode,
-        medium: Box<dyn Medium>,
+        device: Box<dyn LogDevice>,
     ) -> Result<(Self, Recovery), AuditError> {
-        let files = Arc::new(LogFiles::open(state_dir, medium)?);
+        let files = Arc::new(LogFiles::open(state_dir, device)?);
         let locked = lock::exclusive(&files.log, &files.path, lock::LOCK_WAIT)?;
         let (mut writer, torn) = LogWriter::start(Arc::clone(&files))?;
         let closed_begins = recovery::close_dead_calls(&files, &mut writer)?;

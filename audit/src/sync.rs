@@ -58,7 +58,7 @@ impl Syncer {
     /// second, successful sync would prove nothing.
     pub(super) fn fail(&self, errno: Errno) {
         if self.failed.set(errno).is_ok() {
-            tracing::error!(%errno, "the audit log does not reach the disk; no further call will run");
+            tracing::error!(%errno, "the audit log cannot be written to the disk; no further call will run");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt, path::Path};
 
 use super::{
-    chain::{self, BadLine, GENESIS, Hash, Link},
+    chain::{self, BadLine, ChainLink, GENESIS, Hash},
     error::AuditError,
     lines::{LineEnd, LogLines, NumberedLine},
     read::{self, OpenCallFields},
@@ -144,7 +144,7 @@ impl ChainWalk {
         }
     }
 
-    fn follow(&self, line: &NumberedLine<'_>, is_row: bool) -> Result<Link, BreakReason> {
+    fn follow(&self, line: &NumberedLine<'_>, is_row: bool) -> Result<ChainLink, BreakReason> {
         match line.end {
             LineEnd::Newline => {}
             LineEnd::File => return Err(BreakReason::TornTail),

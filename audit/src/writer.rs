@@ -18,7 +18,7 @@ use super::{
 };
 
 /// The system calls that change the log or make it durable; tests make them fail.
-pub(super) trait Medium: fmt::Debug + Send + Sync {
+pub(super) trait LogDevice: fmt::Debug + Send + Sync {
     /// `write(2)`: may take less than it is given.
     fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno>;
     /// `ftruncate(2)`.
@@ -29,9 +29,9 @@ pub(super) trait Medium: fmt::Debug + Send + Sync {
 
 /// The real system calls.
 #[derive(Debug)]
-pub(super) struct KernelMedium;
+pub(super) struct KernelDevice;
 
-impl Medium for KernelMedium {
+impl LogDevice for KernelDevice {
     fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno> {
         rustix::io::write(file, bytes)
     }
@@ -72,8 +72,8 @@ impl LogWriter {
         }
         let altered = |offset| AuditError::Altered { path: files.path.clone(), offset };
         // Even if the size is right: a log that was truncated and refilled is not the one we left.
-        let ours = tail::still_ends_with(&files.log, self.end, &self.hash);
-        if !ours.map_err(|source| files.read_error(source))? {
+        let is_unchanged = tail::still_ends_with(&files.log, self.end, &self.hash);
+        if !is_unchanged.map_err(|source| files.read_error(source))? {
             return Err(altered(self.end));
         }
         if size == self.end {
@@ -107,7 +107,7 @@ impl LogWriter {
         if let Err(source) = self.write_out() {
             // Part of the line may be there. If this fails too, the next append finds the torn piece and
             // saves it elsewhere.
-            let _ = self.files.medium.truncate(&self.files.log, self.end);
+            let _ = self.files.device.truncate(&self.files.log, self.end);
             return Err(self.files.write_error(source));
         }
         // Only now: after a failed write the log is unchanged, and so is this.
@@ -131,7 +131,7 @@ impl LogWriter {
     /// is not continued: it is short because the disk is full.
     fn write_out(&self) -> io::Result<()> {
         loop {
-            match self.files.medium.write(&self.files.log, &self.line) {
+            match self.files.device.write(&self.files.log, &self.line) {
                 Ok(written) if written == self.line.len() => return Ok(()),
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
                 // Interrupted before a byte was written: a write that wrote some would return their number.
@@ -164,7 +164,7 @@ impl LogWriter {
         file.write_all_at(&bytes, 0).and_then(|()| file.sync_data()).map_err(failed)?;
 
         // Only now: the copy is on the disk.
-        files.medium.truncate(&files.log, tail.end).map_err(|errno| files.write_error(errno.into()))?;
+        files.device.truncate(&files.log, tail.end).map_err(|errno| files.write_error(errno.into()))?;
         Ok(TornTail { bytes: tail.torn_bytes, kept_in })
     }
 }

@@ -53,14 +53,14 @@ impl ControlGroup {
             REQUIRED.iter().all(|controller| text.split_ascii_whitespace().any(|word| word == *controller))
         };
         if !has("cgroup.controllers") {
-            return Err(format!("cgroup v2 has not got both controllers, memory and pids, here: {ADVICE}"));
+            return Err(format!("cgroup v2 lacks the controller memory or pids here: {ADVICE}"));
         }
         for controller in REQUIRED.into_iter().chain(["cpu"]) {
             // Errors are ignored: the controller may be on already. The check below reads the result.
             let _ = write(&place.join("cgroup.subtree_control"), &format!("+{controller}"));
         }
         if !has("cgroup.subtree_control") {
-            return Err(format!("groups below this process's own may not have bounds: {ADVICE}"));
+            return Err(format!("cgroups below this process's own cannot be limited: {ADVICE}"));
         }
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

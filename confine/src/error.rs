@@ -16,7 +16,7 @@ pub enum ConfineError {
     LayerMissing {
         /// The layer at fault.
         layer: Layer,
-        /// The missing feature of the kernel or the platform.
+        /// The missing feature of the kernel.
         reason: String,
     },
     /// An attempt that the layer must refuse was refused before the layer was applied, so a refusal would
@@ -173,7 +173,7 @@ pub enum ConfineError {
     },
     /// The application has a handler for the signal that frees stuck threads. Ours would break the
     /// application, and its handler may restart system calls, so this is an error.
-    #[error("signal {signal} has a handler of the application's")]
+    #[error("signal {signal} already has a handler of the application")]
     InterruptTaken {
         /// The signal's number.
         signal: i32,

@@ -29,7 +29,7 @@ use crate::{ConfineError, PathAccess, PathRule, ProcessUser, namespaces::apart, 
 
 /// The contents of a new file tree. Besides these it has an `/etc/passwd` and an `/etc/group` with root,
 /// `nobody` and its user, named `session`; a `/proc` of its process namespace; `/dev/shm`; and, unless
-/// something is bound there, `/tmp`. The last two are in memory, with at most 64 MiB and 16 384 files each,
+/// something is bound there, `/tmp`. The last two are in memory, with at most 64 MiB and 16,384 files each,
 /// and are gone with the last process.
 #[derive(Clone, Debug)]
 pub struct FileTree {

@@ -187,7 +187,7 @@ impl Namespaces {
         let attempts = match NamespaceAttempt::all(layer) {
             Ok(attempts) => attempts,
             Err(error) => {
-                self.miss(layer, format!("there is nothing here to prove it by ({error})"));
+                self.miss(layer, format!("nothing here can prove it ({error})"));
                 return Ok(());
             }
         };
@@ -195,7 +195,8 @@ impl Namespaces {
         if before.first() != Some(&SyscallOutcome::Succeeded) {
             self.miss(
                 layer,
-                "what it is to refuse is refused already, so that nothing would prove it".to_owned(),
+                "the attempt was refused before the namespace was entered, so a refusal would prove nothing"
+                    .to_owned(),
             );
             return Ok(());
         }
@@ -310,7 +311,7 @@ fn attempts_on_tree(canary: &Canary) -> Result<Vec<(NamespaceAttempt, SyscallOut
         SyscallOutcome::Failed(libc::EACCES) => {}
         SyscallOutcome::Succeeded => attempts.push((state, SyscallOutcome::Succeeded)),
         // For example, the canary was removed.
-        SyscallOutcome::Failed(_) => return Err("the state folder has no file to prove it by".to_owned()),
+        SyscallOutcome::Failed(_) => return Err("the state folder has no file for the proof".to_owned()),
     }
     Ok(attempts)
 }

@@ -94,7 +94,7 @@ pub enum LayerStatus {
     Waived,
     /// Cannot be applied here.
     Missing {
-        /// The missing feature of the kernel or the platform.
+        /// The missing feature of the kernel.
         reason: String,
     },
 }

@@ -71,15 +71,15 @@ fn confine_privileges(
 ) -> Result<Vec<LayerReport>, ConfineError> {
     let abi = kernel.landlock_abi.unwrap_or_default();
     let layers = [
-        under(rules, kernel, Layer::Privileges, || give_up_privileges(rules.user))?,
-        under(rules, kernel, Layer::Landlock, || landlock::restrict_process(&rules.paths, abi))?,
-        under(rules, kernel, Layer::Seccomp, seccomp::restrict_process)?,
+        apply_layer(rules, kernel, Layer::Privileges, || give_up_privileges(rules.user))?,
+        apply_layer(rules, kernel, Layer::Landlock, || landlock::restrict_process(&rules.paths, abi))?,
+        apply_layer(rules, kernel, Layer::Seccomp, seccomp::restrict_process)?,
     ];
     Ok(layers.into())
 }
 
 /// Control, application and proof of one layer.
-fn under(
+fn apply_layer(
     rules: &ProcessConfinement,
     kernel: &KernelSupport,
     layer: Layer,

@@ -1,6 +1,6 @@
 //! The caller's request: layers, mounts and canary.
 //!
-//! Values only, the same on every platform; nothing here touches the kernel.
+//! Values only; nothing here touches the kernel.
 
 use std::{collections::BTreeSet, os::fd::OwnedFd, sync::Arc, time::Duration};
 

@@ -65,8 +65,8 @@ pub enum TrustError {
         #[source]
         doubt: Box<TrustError>,
     },
-    /// It is no regular file, or no folder.
-    #[error("`{}` is no regular file", path.display())]
+    /// It is not a regular file, or no folder.
+    #[error("`{}` is not a regular file", path.display())]
     Kind {
         /// The path of the refused object.
         path: PathBuf,
@@ -120,7 +120,7 @@ impl TrustError {
 /// Opens a file for reading that only root and our own user can change. The open does not block.
 ///
 /// # Errors
-/// [`TrustError`] if it cannot be opened, is no regular file, or another user can change it or its path. If
+/// [`TrustError`] if it cannot be opened, is not a regular file, or another user can change it or its path. If
 /// the file does not exist, [`TrustError::is_missing`] holds, even if another user can change its path.
 pub fn open_file(path: &Path) -> Result<File, TrustError> {
     let mut doubt = None;

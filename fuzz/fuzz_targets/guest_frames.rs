@@ -16,7 +16,7 @@ mod stdio;
 
 /// Stands for the runner's own, whose text no target reads.
 mod fault {
-    pub(super) const TO_SAY_SOMETHING: &str = "";
+    pub(super) const STDOUT_ADVICE: &str = "";
 }
 
 /// Stands for the runner's own, which hands frames on to a channel.

@@ -62,11 +62,11 @@ fn ensure_target(root: &Path) {
     let output = ensure.arg("--ensure").arg(required("RUSTC")).output();
     let output =
         output.unwrap_or_else(|error| fail(&format!("cannot start `{}`: {error}", program.display())));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let messages = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        fail(said.trim());
+        fail(messages.trim());
     }
-    for line in said.lines() {
+    for line in messages.lines() {
         println!("cargo::warning={line}");
     }
 }

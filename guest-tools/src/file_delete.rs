@@ -150,8 +150,8 @@ impl Deletion {
     }
 
     /// The kind of an entry; none if it is gone. Some file systems do not report it with the name.
-    fn kind(&self, told: Option<FileType>, path: &Path) -> Result<Option<FileType>, DeletionStop> {
-        match told {
+    fn kind(&self, known: Option<FileType>, path: &Path) -> Result<Option<FileType>, DeletionStop> {
+        match known {
             Some(kind) if kind.is_file() || kind.is_dir() || kind.is_symlink() => Ok(Some(kind)),
             _ => match system::symlink_metadata(path) {
                 Ok(found) => Ok(Some(found.file_type())),

@@ -175,7 +175,7 @@ fn refuse_changed(target: &Path, before: &Metadata, path: &GuestPath) -> Result<
     if same {
         return Ok(());
     }
-    Err(ToolError::failed(format!("`{path}` was changed by somebody else meanwhile: read it again")))
+    Err(ToolError::failed(format!("`{path}` was changed concurrently: read it again")))
 }
 
 /// The new passage with CRLF line breaks, if the file has only such and the passage has others.

@@ -1,6 +1,6 @@
 //! `file_list`: the entries of a directory.
 //!
-//! The directory reports the kind of each entry with its name. No entry is examined separately, so 20 000 of
+//! The directory reports the kind of each entry with its name. No entry is examined separately, so 20,000 of
 //! them are listed as fast as they are read.
 
 use std::{fs::FileType, io, path::Path};
@@ -10,7 +10,7 @@ use portcullis_sdk::{GuestPath, ToolError, fs, tool};
 use crate::limits::{MAX_TEXT_BYTES, that_fits};
 
 /// Lists a directory, one entry per line, sorted by name.
-/// Directories end with `/`, symbolic links with `@` (they are not followed), anything else that is no regular file with `?`.
+/// Directories end with `/`, symbolic links with `@` (they are not followed), anything else that is not a regular file with `?`.
 /// With `depth` above 1, the entries of a subdirectory follow it, with their path from the listed directory.
 #[tool(label = "List directory", tier = ReadOnly, timeout = "10s", profile = FileReadOnly, deny_unknown)]
 pub async fn file_list(

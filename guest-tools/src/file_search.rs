@@ -52,7 +52,7 @@ pub async fn file_search(
     let path = fs::parse(path)?;
     if path.mount().is_none() {
         return Err(ToolError::invalid_arguments(
-            "field 'path': `/` is no mount; search `/shared` or another one",
+            "field 'path': `/` is not a mount; search `/shared` or another one",
         ));
     }
     let matcher = query::matcher(query, regex, case_sensitive)?;

@@ -62,7 +62,7 @@ pub enum ClientError {
     #[error("the client does not support elicitation")]
     Unsupported,
     /// The schema is not one that a form can have.
-    #[error("the schema cannot be asked by: {0}")]
+    #[error("the schema cannot be used for a question: {0}")]
     Schema(String),
     /// The protocol has no such log level.
     #[error("there is no log level `{0}`")]

@@ -22,9 +22,9 @@ pub(super) async fn ask(
     request: ServerRequest,
     time: Duration,
 ) -> Result<ClientResult, ServiceError> {
-    let asked = peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(time)).await?;
-    let mut withdrawal = QuestionWithdrawal { peer: peer.clone(), id: Some(asked.id.clone()) };
-    let answer = asked.await_response().await;
+    let pending = peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(time)).await?;
+    let mut withdrawal = QuestionWithdrawal { peer: peer.clone(), id: Some(pending.id.clone()) };
+    let answer = pending.await_response().await;
     // Answered, or withdrawn by the timeout.
     withdrawal.id = None;
     answer

@@ -17,7 +17,7 @@ pub enum McpError {
         source: serde_json::Error,
     },
     /// The system provided no random bits.
-    #[error("no random bits: {reason}")]
+    #[error("no randomness is available: {reason}")]
     Random {
         /// The system's reason.
         reason: String,

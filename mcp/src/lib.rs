@@ -15,7 +15,7 @@
 //! | `elicitation.rs` | one question to a client |
 //! | `wire.rs` | decoding of messages, with the raw text of arguments |
 //! | `stdio.rs`, `lines.rs`, `streams.rs` | the transport of one message per line |
-//! | `in_flight.rs` | unanswered requests |
+//! | `unanswered_ids.rs` | unanswered requests |
 //! | `http/` | streamable HTTP |
 //! | `limits.rs` | all limits |
 //! | `task.rs` | the one place that spawns tasks |
@@ -27,7 +27,6 @@ mod client;
 mod elicitation;
 mod error;
 mod http;
-mod in_flight;
 mod limits;
 mod lines;
 mod listing;
@@ -42,6 +41,7 @@ mod stdio;
 mod streams;
 mod task;
 pub mod tool_catalog;
+mod unanswered_ids;
 mod wire;
 
 pub use client::{Client, ClientError, Clients, Elicited};

@@ -9,7 +9,7 @@ pub struct McpLimits {
     /// Limit of one message, in bytes. Default: 4 MiB. Without it a line without an end could fill the
     /// memory.
     pub message_bytes: usize,
-    /// How many calls of one session may run at once. Default: 1 024. Further calls are refused at once.
+    /// How many calls of one session may run at once. Default: 1,024. Further calls are refused at once.
     pub calls: usize,
     /// How many messages may wait for a client to read them. Default: 64. Beyond it the server stops reading
     /// from that client.
@@ -53,6 +53,40 @@ impl Default for McpLimits {
             idle: Duration::from_secs(15 * 60),
             request: Duration::from_secs(10),
             head_bytes: 16 << 10,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_has_the_default_limits() {
+        let manual = include_str!("../../docs/mcp.md");
+        let limits = McpLimits::default();
+        assert_eq!(limits.calls, 1024);
+        let (minutes, leave) = (limits.idle.as_secs() / 60, limits.leave.as_secs());
+        for said in [
+            format!("| one message | {} MiB;", limits.message_bytes >> 20),
+            "| calls of a session at once | 1,024;".to_owned(),
+            "more than 1,024 calls at once of one session".to_owned(),
+            format!("| unreadable messages in a row | {},", limits.unreadable),
+            format!("| answers that wait for a client to read | {},", limits.unsent),
+            format!("| reports of a call that wait | {};", limits.reports),
+            format!("up to {} reports wait", limits.reports),
+            format!("| HTTP connections, streams among them | {};", limits.connections),
+            format!("| HTTP sessions | {} (`McpLimits::sessions`);", limits.sessions),
+            format!("until it was idle for {minutes} minutes |"),
+            format!("after {minutes} minutes without a message"),
+            format!("has {leave} seconds for its calls to end"),
+            format!("| answers after the server was told to end | {} s |", limits.stop.as_secs()),
+            format!("That takes at most {} seconds", limits.stop.as_secs()),
+            format!("| head of a request | {} KiB, ", limits.head_bytes >> 10),
+            format!(" headers, {} s;", limits.request.as_secs()),
+            format!("| body of a request | {} s,", limits.request.as_secs()),
+        ] {
+            assert!(manual.contains(&said), "docs/mcp.md does not say {said:?}");
         }
     }
 }

@@ -28,9 +28,9 @@ use tokio::{
 };
 
 use super::{
-    in_flight::InFlight,
     limits::McpLimits,
     session::ClientPresence,
+    unanswered_ids::UnansweredIds,
     wire::{self, Unreadable},
 };
 
@@ -54,7 +54,7 @@ pub(super) struct LineTransport<R, W> {
     output: Arc<Mutex<W>>,
     /// One permit for each message that may wait to be written.
     unsent: Arc<Semaphore>,
-    in_flight: InFlight,
+    unanswered_ids: UnansweredIds,
     /// Number of unreadable messages in a row.
     unreadable: u32,
     /// Whether the client has begun its session.
@@ -94,7 +94,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             is_skipping: false,
             output: Arc::new(Mutex::new(output)),
             unsent: Arc::new(Semaphore::new(limits.unsent)),
-            in_flight: InFlight::default(),
+            unanswered_ids: UnansweredIds::default(),
             unreadable: 0,
             has_begun: false,
             has_ended: false,
@@ -142,7 +142,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     /// The answer may be lost. It is never left half-written, since another task writes it.
     async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ()> {
         self.unreadable += 1;
-        tracing::info!("a message was not taken: {}", error.message);
+        tracing::info!("a message was refused: {}", error.message);
         self.reply_error(id, error).await;
         if self.unreadable >= self.limits.unreadable { Err(()) } else { Ok(()) }
     }
@@ -193,7 +193,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             self.before_the_session(&request.id, &request.request)?;
         }
         match &message {
-            JsonRpcMessage::Request(request) if !self.in_flight.begin(&request.id) => {
+            JsonRpcMessage::Request(request) if !self.unanswered_ids.begin(&request.id) => {
                 let error = ErrorData::invalid_request(
                     "a request with this id is not answered yet, or was cancelled",
                     None,
@@ -205,7 +205,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                 ..
             }) => {
                 if let Some(id) = &cancelled.params.request_id {
-                    self.in_flight.cancel(id);
+                    self.unanswered_ids.cancel(id);
                 }
             }
             _ => {}
@@ -284,7 +284,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             };
             if refused.is_err() {
                 tracing::warn!(
-                    "the client is left: it sent {} unreadable messages in a row",
+                    "the session ends: the client sent {} unreadable messages in a row",
                     self.unreadable
                 );
                 return None;
@@ -299,19 +299,19 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     /// # Cancellation
     /// Safe.
     async fn answered(&mut self) {
-        let none = self.in_flight.none();
-        let mut none = std::pin::pin!(none);
+        let all_answered = self.unanswered_ids.until_empty();
+        let mut all_answered = std::pin::pin!(all_answered);
         loop {
             let message = tokio::select! {
                 // `biased`: read what has come before checking, so that it is answered.
                 biased;
                 message = self.next(), if !self.has_ended => message,
-                () = &mut none => return,
+                () = &mut all_answered => return,
             };
             match message {
                 None => self.has_ended = true,
                 Some(JsonRpcMessage::Request(request)) => {
-                    self.in_flight.end(&request.id);
+                    self.unanswered_ids.end(&request.id);
                     let error = ErrorData::new(ENDING, "the server ends: this request was not taken", None);
                     self.reply_error(Some(request.id), error).await;
                 }
@@ -338,7 +338,7 @@ where
             _ => None,
         };
         if let Some(id) = answered {
-            self.in_flight.end(id);
+            self.unanswered_ids.end(id);
         }
         self.write(message)
     }
@@ -366,7 +366,7 @@ where
                 biased;
                 () = stop.cancelled() => {}
                 // Answered or not: the client has left.
-                _ = timeout_at(leaves, self.in_flight.none()) => {}
+                _ = timeout_at(leaves, self.unanswered_ids.until_empty()) => {}
             }
         }
         self.presence.gone.cancel();

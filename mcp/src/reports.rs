@@ -30,10 +30,10 @@ const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
 const SILENCE: Duration = Duration::from_secs(4);
 
 /// Relative step of a sign of life: progress numbers must grow, but this one means no progress.
-const STANDSTILL: f64 = 1e-9;
+const HEARTBEAT_STEP: f64 = 1e-9;
 
 /// How long reports may still be sent after the call has ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FINAL_REPORT_TIME: Duration = Duration::from_secs(1);
 
 /// Sender of one call's reports.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Reports {
         };
         over.cancel();
         // Reports come before the result, unless the client does not read.
-        let _ = tokio::time::timeout(LAST_WORDS, sending).await;
+        let _ = tokio::time::timeout(FINAL_REPORT_TIME, sending).await;
         result
     }
 
@@ -103,7 +103,7 @@ impl Reports {
                 Some(CallReport::Alive) => {
                     // Slightly above the last number, as the protocol requires, so that the tool's own
                     // numbers can continue.
-                    last += f64::max(last.abs(), 1.0) * STANDSTILL;
+                    last += f64::max(last.abs(), 1.0) * HEARTBEAT_STEP;
                     self.progress(last, last_total, None).await
                 }
                 Some(CallReport::Progress { progress, total, message }) => {
@@ -117,12 +117,12 @@ impl Reports {
                 Some(CallReport::Log { level, data }) => self.log(level, data).await,
                 Some(CallReport::Elicit { message, schema, mut answer }) => {
                     questions.push(async move {
-                        let asked = tokio::select! {
-                            asked = self.elicit(message, schema) => asked,
+                        let answered = tokio::select! {
+                            answered = self.elicit(message, schema) => answered,
                             () = answer.closed() => return,
                         };
                         // The asker may be gone.
-                        let _ = answer.send(asked);
+                        let _ = answer.send(answered);
                     });
                     Ok(())
                 }

@@ -113,7 +113,7 @@ impl McpServer {
         };
         tokio::select! {
             () = running.idle() => {}
-            () = late => tracing::warn!("calls are left that did not end in time"),
+            () = late => tracing::warn!("some calls did not end in time"),
         }
     }
 
@@ -137,7 +137,7 @@ impl McpServer {
 
     fn list_again(&self, known: &Arc<OfferedRegistry>) {
         let now = offered(Arc::clone(&known.registry)).unwrap_or_else(|error| {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools stays as it was");
+            tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools was not changed");
             // With fresh `changes`: otherwise every request would try again, and warn again.
             let (registry, changes) = (Arc::clone(&known.registry), known.registry.changes());
             Arc::new(OfferedRegistry { registry, tools: known.tools.clone(), changes })

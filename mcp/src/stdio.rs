@@ -61,9 +61,9 @@ where
     let lines = LineTransport::new(input, output, server.limits(), presence.clone(), stop.clone());
     // The transport ends when all is answered; this token ends it if that takes too long.
     let over = CancellationToken::new();
-    let (told, end, stop_time) = (stop.clone(), over.clone(), server.limits().stop);
+    let (stop_signal, end, stop_time) = (stop.clone(), over.clone(), server.limits().stop);
     let _watch = task::spawn(async move {
-        told.cancelled().await;
+        stop_signal.cancelled().await;
         tokio::time::sleep(stop_time).await;
         end.cancel();
     });

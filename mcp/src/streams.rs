@@ -62,9 +62,9 @@ fn reader(input: OwnedFd) -> io::Result<MessageInput> {
         StreamKind::Pipe(pipe) => Box::pin(pipe::Receiver::from_file(pipe)?),
         StreamKind::Socket => Box::pin(socket(input)?),
         StreamKind::Other => {
-            let (ours, mut theirs) = StdUnixStream::pair()?;
-            pump("portcullis-input", move || copy(File::from(input), &mut theirs))?;
-            Box::pin(socket(ours.into())?)
+            let (server_end, mut pump_end) = StdUnixStream::pair()?;
+            pump("portcullis-input", move || copy(File::from(input), &mut pump_end))?;
+            Box::pin(socket(server_end.into())?)
         }
     })
 }
@@ -74,9 +74,9 @@ fn writer(output: OwnedFd) -> io::Result<(MessageOutput, Option<JoinHandle<()>>)
         StreamKind::Pipe(pipe) => (Box::pin(pipe::Sender::from_file(pipe)?), None),
         StreamKind::Socket => (Box::pin(socket(output)?), None),
         StreamKind::Other => {
-            let (ours, theirs) = StdUnixStream::pair()?;
-            let pump = pump("portcullis-output", move || copy(theirs, &mut File::from(output)))?;
-            (Box::pin(socket(ours.into())?), Some(pump))
+            let (server_end, pump_end) = StdUnixStream::pair()?;
+            let pump = pump("portcullis-output", move || copy(pump_end, &mut File::from(output)))?;
+            (Box::pin(socket(server_end.into())?), Some(pump))
         }
     })
 }
@@ -171,19 +171,19 @@ mod tests {
 
     #[test]
     fn a_pump_hands_on_each_piece_before_the_next_one_comes() {
-        let (ours, theirs) = StdUnixStream::pair().expect("a pair");
+        let (server_end, pump_end) = StdUnixStream::pair().expect("a pair");
         let (read, write) = io::pipe().expect("a pipe");
-        let pumping = std::thread::spawn(move || copy(theirs, &mut File::from(OwnedFd::from(write))));
+        let pumping = std::thread::spawn(move || copy(pump_end, &mut File::from(OwnedFd::from(write))));
         let mut read = File::from(OwnedFd::from(read));
-        let mut ours = ours;
+        let mut server_end = server_end;
         for piece in [&b"one"[..], b"two", b"three"] {
-            ours.write_all(piece).expect("written");
+            server_end.write_all(piece).expect("written");
             let mut got = vec![0; piece.len()];
             // The next piece is sent only after this one has arrived.
             read.read_exact(&mut got).expect("handed on");
             assert_eq!(got, piece);
         }
-        drop(ours);
+        drop(server_end);
         pumping.join().expect("no panic").expect("ends with its input");
         assert_eq!(read.read(&mut [0; 1]).expect("the end"), 0);
     }
@@ -212,12 +212,12 @@ mod tests {
     /// Standard streams that another user created, as `sudo -u` passes them on.
     #[test]
     fn a_pipe_that_may_not_be_opened_again_is_read_as_a_file_is() {
-        let (ours, _theirs) = rustix::pipe::pipe().expect("a pipe");
-        assert!(matches!(kind(&ours, false), Ok(StreamKind::Pipe(_))));
+        let (server_end, _pump_end) = rustix::pipe::pipe().expect("a pipe");
+        assert!(matches!(kind(&server_end, false), Ok(StreamKind::Pipe(_))));
         let as_another = std::thread::spawn(move || {
             let nobody = rustix::thread::Uid::from_raw(65534);
             // Only root can change the user; this affects only this thread.
-            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok().map(|()| kind(&ours, false))
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok().map(|()| kind(&server_end, false))
         });
         if let Some(kind) = as_another.join().expect("no panic") {
             assert!(matches!(kind, Ok(StreamKind::Other)));

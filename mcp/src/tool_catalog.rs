@@ -156,10 +156,10 @@ mod tests {
     use super::*;
 
     /// A tool of the embedder.
-    struct Odd(ToolMeta);
+    struct HintedTool(ToolMeta);
 
     #[async_trait]
-    impl Tool for Odd {
+    impl Tool for HintedTool {
         fn schema(&self) -> FunctionDecl {
             let parameters = json!({"type": "object", "properties": {"any": {}}, "required": []});
             FunctionDecl { name: "odd".into(), description: None, parameters: JsonSchema::new(parameters) }
@@ -189,7 +189,7 @@ mod tests {
 
     fn with(meta: ToolMeta) -> (tempfile::TempDir, ToolRegistry) {
         let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n[tools.odd]\nenabled = true\n"));
-        (state, builder.tool(Odd(meta)).build().expect("builds"))
+        (state, builder.tool(HintedTool(meta)).build().expect("builds"))
     }
 
     #[test]

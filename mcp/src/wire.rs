@@ -137,7 +137,7 @@ fn identified(text: &[u8]) -> Option<RequestId> {
 }
 
 fn invalid(id: Option<RequestId>, error: &serde_json::Error) -> Unreadable {
-    let message = format!("this is no message of the protocol: {error}");
+    let message = format!("this is not a message of the protocol: {error}");
     Unreadable { id, error: ErrorData::invalid_request(message, None::<Value>) }
 }
 

@@ -171,7 +171,7 @@ fn not_enabled(policy: &EffectivePolicy, tool: &ToolFacts) -> Denial {
     let name = &tool.name;
     let disabled = policy.tools.get(name).is_some_and(|rule| rule.enabled == Some(false));
     if tool.standing == Standing::Quarantined && !disabled {
-        let hint = format!("an operator approves it anew with `portcullis tool approve {name}`");
+        let hint = format!("an operator can approve it again with `portcullis tool approve {name}`");
         let rule = format!("portcullis.lock: tools.{name}");
         return Denial { code: DenialCode::ModuleChanged, rule, subject: name.to_string(), hint };
     }

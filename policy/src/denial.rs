@@ -105,7 +105,7 @@ impl Denial {
             }
             DenialCode::ToolDisabled => format!("tool `{subject}` is disabled by policy"),
             DenialCode::ModuleChanged => {
-                format!("tool `{subject}` is quarantined: it is not what was approved")
+                format!("tool `{subject}` is quarantined: it differs from what was approved")
             }
             DenialCode::NativeNotEnabled => {
                 format!("tool `{subject}` runs outside the sandbox and is not enabled by policy")
@@ -113,13 +113,13 @@ impl Denial {
             DenialCode::ApprovalDenied => format!("calls of `{subject}` are denied by policy"),
             DenialCode::ApprovalRefused => format!("the call of `{subject}` was not approved"),
             DenialCode::ApprovalUnavailable => {
-                format!("the call of `{subject}` needs an approval and nobody can give it")
+                format!("the call of `{subject}` needs an approval, and no approver is available")
             }
             DenialCode::ApprovalTimedOut => {
-                format!("the call of `{subject}` needs an approval and nobody answered in time")
+                format!("the call of `{subject}` needs an approval, and no answer came in time")
             }
             DenialCode::HookRefused => {
-                format!("the call of `{subject}` was refused by the program that it would run in")
+                format!("the call of `{subject}` was refused by the embedding program")
             }
             DenialCode::EgressNotGranted => format!("reaching `{subject}` is not granted"),
             DenialCode::UrlRefused => format!("`{subject}` is not a URL that can be fetched"),

@@ -41,9 +41,9 @@ impl fmt::Display for FileBytes {
 /// the documents repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// The number of calls that run concurrently; 1 to 1 024.
+    /// The number of calls that run concurrently; 1 to 1,024.
     pub concurrency: usize,
-    /// The number of calls that an agent may make of one tool in a minute; 1 to 1 000 000.
+    /// The number of calls that an agent may make of one tool in a minute; 1 to 1,000,000.
     pub calls_per_minute: u32,
     /// The text that one call returns to the model, for tools whose entry sets no other limit; up to 64 MiB.
     pub max_output_bytes: OutputBytes,

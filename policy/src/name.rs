@@ -19,7 +19,7 @@ pub struct ProfileName(Arc<str>);
 
 /// A text that cannot name a mount or a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{}` is no name of a {what}: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
+#[error("`{}` is not a name of a {what}: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
 pub struct InvalidName {
     /// The refused text.
     pub name: String,

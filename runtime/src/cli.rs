@@ -31,8 +31,8 @@ const DEFAULT_LIMIT: usize = 50;
 
 /// A tool runtime for AI agents: decides, confines, records.
 ///
-/// A tool call is checked against a policy, runs where it can do no harm, and leaves one row in an audit
-/// log. Tools see the folders that the policy mounts (`/shared`, `/tmp`, `/vault`) and nothing else.
+/// Each tool call is checked against a policy, runs in a sandbox, and is recorded in an audit log. Tools see the
+/// folders that the policy mounts (`/shared`, `/tmp`, `/vault`) and nothing else.
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, max_term_width = 100, after_long_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -48,37 +48,36 @@ pub(crate) struct Cli {
 pub(crate) struct Common {
     /// The folder that tools work in.
     ///
-    /// The policy's mounts lie in it. It is made on first use, with a short `shared/README.md` that says
-    /// what it is; nothing in it is ever overwritten. A file `portcullis.toml` in it may take away from the
-    /// policy, never add.
+    /// It contains the policy's mounts. It is made on first use, with a short `shared/README.md` that explains it;
+    /// existing files are never overwritten. A file `portcullis.toml` in it can restrict the policy, not extend it.
     #[arg(long, global = true, value_name = "DIR", default_value = "./workspace")]
     pub(crate) workspace: PathBuf,
 
     /// The policy file to use.
     ///
-    /// Without it: `/etc/portcullis/portcullis.toml`, else `$XDG_CONFIG_HOME/portcullis/portcullis.toml`,
+    /// Default: `/etc/portcullis/portcullis.toml`, else `$XDG_CONFIG_HOME/portcullis/portcullis.toml`,
     /// else the policy that `portcullis policy default` prints.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
 
     /// The folder for the audit log, compiled modules and whole outputs.
     ///
-    /// It is private to its user and must lie outside every mount. Without it:
+    /// It is private to its user and must lie outside every mount. Default:
     /// `$XDG_STATE_HOME/portcullis/HASH`, else `$HOME/.local/state/portcullis/HASH`, where HASH stands for
     /// the workspace's path.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
 
-    /// What isolates this process itself; chooses the policy's `[sandbox.…]` section.
+    /// What isolates this process itself. This selects the policy's `[sandbox.…]` section.
     #[arg(long, global = true, value_name = "TIER", default_value = SandboxTier::Process.as_str(),
           value_parser = sandbox_tier())]
     pub(crate) sandbox_tier: SandboxTier,
 
     /// Where shell commands run: `own`, `unix:PATH`, `host` or `off`.
     ///
-    /// `own` starts a sidecar with the first command, with the strongest confinement that works here and at least
-    /// that of the policy, and ends it at the end. `unix:PATH` uses a `portcullis-shelld` that listens there.
-    /// `host` confines nothing and says so with each command: for local development. `off` runs none.
+    /// `own` starts a sidecar with the first command and ends it at exit. Its confinement is the strongest that works
+    /// here, and at least that of the policy. `unix:PATH` uses a `portcullis-shelld` that listens there. `host` runs
+    /// commands unconfined, for local development, and says so with each command. `off` runs no commands.
     #[arg(long, global = true, value_name = "HOW", default_value = "own")]
     pub(crate) shell: ShellOption,
 
@@ -91,7 +90,7 @@ pub(crate) struct Common {
 pub(crate) enum CliCommand {
     Call(CallOptions),
     Tools(ToolsOptions),
-    /// Author a tool, or decide on one of a module from outside.
+    /// Author a tool, or approve one of a module from outside.
     #[command(subcommand)]
     Tool(ToolCommand),
     /// Show or check a policy.
@@ -109,15 +108,15 @@ pub(crate) enum CliCommand {
 
 /// Call one tool.
 ///
-/// The call goes the way of every call: it is checked, decided, confined and recorded. The tool's text goes
-/// to standard output, exactly as it is where that is a file or a pipe; on a terminal it ends with a newline
-/// and control characters are shown escaped. Progress, warnings and questions go to standard error.
+/// The call is checked, decided, confined and recorded. The tool's text goes to standard output: unchanged to a file
+/// or a pipe; on a terminal with a newline at the end and with control characters escaped. Progress, warnings and
+/// questions go to standard error.
 ///
-/// A call that needs an approval is asked about on the terminal. Where there is none it is denied, unless
-/// `--approve` is given.
+/// If a call needs an approval, the terminal asks for it. Without a terminal the call is denied, unless `--approve`
+/// is given.
 ///
-/// A call that fails prints `Tool execution failed: …` to standard error. Ctrl-C cancels the call; pressed
-/// twice it ends the program at once.
+/// A call that fails prints `Tool execution failed: …` to standard error. Ctrl-C cancels the call. A second Ctrl-C
+/// ends the program at once.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -126,8 +125,8 @@ Examples:
   jq -n --rawfile text notes.md '{path: \"notes.md\", content: $text}' | portcullis call file_write -
 
 Exit codes:
-  0 the tool answered    1 the call failed       2 wrong usage, or a policy that cannot be used
-  3 denied               4 timed out             5 what the tool needs is not available")]
+  0 the tool answered    1 the call failed       2 wrong usage, or an unusable policy
+  3 denied               4 timed out             5 something that the tool needs is not available")]
 pub(crate) struct CallOptions {
     /// The tool's name, as in `portcullis tools`.
     #[arg(value_name = "TOOL")]
@@ -137,9 +136,9 @@ pub(crate) struct CallOptions {
     #[arg(value_name = "JSON", default_value = "{}", hide_default_value = true)]
     pub(crate) arguments: String,
 
-    /// Approve of the call in advance, for when you have read it and nobody is there to be asked.
+    /// Approve this call in advance, without asking.
     ///
-    /// It answers a question that the policy asks; it opens nothing that the policy denies.
+    /// This answers the policy's question. A call that the policy denies stays denied.
     #[arg(long)]
     pub(crate) approve: bool,
 
@@ -147,17 +146,16 @@ pub(crate) struct CallOptions {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Show what a tool of a module wrote to its standard error, such as the message of a panic.
+    /// Show the standard error of a module's tool, such as the message of a panic.
     ///
-    /// For the tool's author: a model never reads it. It goes to standard error, escaped; with `--json` it is
+    /// This is for the tool's author; models never get it. It goes to standard error, escaped, or with `--json` into
     /// the key `stderr`.
     #[arg(long)]
     pub(crate) stderr: bool,
 
     /// The run that the call belongs to.
     ///
-    /// Rows of the audit log name it, and `output_read` gives the whole of a shortened output to calls of the
-    /// same run only.
+    /// Rows of the audit log name it. `output_read` gives the rest of a shortened output only to calls of the same run.
     #[arg(long, value_name = "ID", default_value = CLI_ID)]
     pub(crate) run: String,
 
@@ -168,18 +166,17 @@ pub(crate) struct CallOptions {
 /// Modules from outside, beside those in the policy's folder.
 #[derive(Debug, Args)]
 pub(crate) struct Modules {
-    /// Load a module from outside as well; may be given several times.
+    /// Load a further module from outside. May be given several times.
     ///
-    /// Its tools get what the policy says, whatever they declare: without an entry of their own no folder, and
-    /// a question before each call. A module that cannot be used is an error.
+    /// The policy decides what its tools get, whatever they declare. Without an entry in the policy, its tools get no
+    /// folder, and each call needs an approval. A module that cannot be used is an error.
     #[arg(long = "module", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// List the tools and what the policy gives to each.
+/// List the tools, with the policy's grant to each.
 ///
-/// The formats for models and clients leave out tools that the policy switches off, and those that their author
-/// hides.
+/// The formats for models and clients omit tools that the policy disables or that their author hides.
 #[derive(Debug, Args)]
 pub(crate) struct ToolsOptions {
     #[command(flatten)]
@@ -193,7 +190,7 @@ pub(crate) struct ToolsOptions {
 #[group(multiple = false)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct ToolsFormat {
-    /// Print all that is known of each tool, as JSON.
+    /// Print all facts about each tool, as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -201,16 +198,16 @@ pub(crate) struct ToolsFormat {
     #[arg(long)]
     pub(crate) openai: bool,
 
-    /// The same in strict mode. A tool whose schema strict mode cannot say is listed without it, and named on
-    /// standard error.
+    /// The same in strict mode. A tool whose schema strict mode does not support is listed without that mode, and
+    /// named on standard error.
     #[arg(long)]
     pub(crate) openai_strict: bool,
 
-    /// Print the `tools` array of an Anthropic request, in strict mode where it can be said.
+    /// Print the `tools` array of an Anthropic request, in strict mode where the schema allows it.
     #[arg(long)]
     pub(crate) anthropic: bool,
 
-    /// Print the `tools` array of a Gemini request. A tool whose schema Gemini cannot say is left out, and
+    /// Print the `tools` array of a Gemini request. A tool whose schema Gemini does not support is left out, and
     /// named on standard error.
     #[arg(long)]
     pub(crate) gemini: bool,
@@ -222,17 +219,18 @@ pub(crate) struct ToolsFormat {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Print the policy that holds when there is no other; a good file to start from.
+    /// Print the shipped policy, as a start for your own.
     Default,
-    /// Check a policy and show what it gives to whom.
+    /// Check a policy, and show its grants.
     ///
-    /// With FILE that file alone is read, and nothing is made or run, unless it has entries for tools of modules:
-    /// these are asked what they have, as at a start. Without it the policy in force is shown, as `portcullis call`
-    /// would use it: with the workspace's overlay, each tool's share, and the digest that audit rows carry; what
-    /// `call` needs for that is made on first use.
+    /// With FILE only that file is checked. If it has entries for tools of modules, these modules are asked for their
+    /// tools.
     ///
-    /// Faults are printed to standard error, each as `file:line:column: key: message`; the exit code is 2. Warnings
-    /// are printed there as well, and change no exit code.
+    /// Without FILE the policy in force is shown: with the workspace's overlay, the grant to each tool, and the digest
+    /// that audit rows have. The folders that `portcullis call` needs are made on first use.
+    ///
+    /// Faults are printed to standard error, each as `file:line:column: key: message`; the exit code is then 2.
+    /// Warnings are printed there as well, and do not change the exit code.
     Check {
         /// The policy file to check.
         #[arg(value_name = "FILE")]
@@ -246,29 +244,28 @@ pub(crate) enum PolicyCommand {
 pub(crate) enum AuditCommand {
     /// Show the newest rows of the audit log, the newest last.
     Log {
-        /// How many rows to show; 0 means all.
+        /// The number of rows to show; 0 means all.
         #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
         limit: usize,
         /// Print the rows as they are in the log, one JSON object a line.
         #[arg(long)]
         json: bool,
     },
-    /// Check that no row of the audit log was changed, removed or slipped in.
+    /// Check that no row of the audit log was changed, removed or inserted.
     ///
-    /// Prints the number of rows and the hash of the last one. Note that hash elsewhere: it proves later that
-    /// every row up to it is as it was, and that none was cut off the end. Exits with 1 if the log is not
-    /// intact, or if there is none.
+    /// Prints the number of rows and the hash of the last one. Keep that hash elsewhere: it proves later that no row
+    /// up to it was changed, and that none was cut off the end. Exits with 1 if the log is not intact, or if there is
+    /// none.
     Verify,
 }
 
-/// Run a command as a model's would run, with the same confinement and limits.
+/// Run a command with the confinement and the limits of a model's command.
 ///
-/// The command goes through `shell_exec`: it is checked, confined and recorded. Typing it counts as its
-/// approval. Its output comes as it is written, its input is what is piped in, and its exit code is this
-/// program's. Without a command, lines are read and run one after the other in one session.
+/// The command goes through `shell_exec`: it is checked, confined and recorded. Typing it counts as its approval.
+/// Output is shown as it comes, standard input is passed on, and the command's exit code becomes this program's.
+/// Without a command, lines are read and run one after the other in one session.
 ///
-/// Ctrl-C cancels the command that runs. Where a person types the lines, the next one may follow; a list of them
-/// ends there.
+/// Ctrl-C cancels the running command. At a terminal the next line may follow; lines from a file or a pipe end there.
 #[derive(Debug, Args)]
 pub(crate) struct ShellCommandOptions {
     /// The command, after `--`.
@@ -276,10 +273,10 @@ pub(crate) struct ShellCommandOptions {
     pub(crate) command: Vec<String>,
 }
 
-/// Show what is enforced here, with the proof, and how to get what is missing.
+/// Show which layers are enforced here, with the proof, and how to get the missing ones.
 ///
-/// A worker thread is started, confined as for a call, and tries what it must not be able to do. Exits with
-/// 0 if all that the policy requires was seen to hold, else with 5.
+/// A worker thread is confined as for a call, and then tries forbidden operations. Exits with 0 if each layer that the
+/// policy requires was proven, else with 5.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorOptions {
     /// Print the findings as JSON.
@@ -294,7 +291,7 @@ fn sandbox_tier() -> impl TypedValueParser<Value = SandboxTier> {
 
 const AFTER_HELP: &str = "\
 Environment:
-  PORTCULLIS_LOG   what is logged to standard error: error, warn (the default), info, debug, trace,
+  PORTCULLIS_LOG   the log level on standard error: error, warn (the default), info, debug, trace,
                    or a list such as `info,portcullis_tools=debug`
 
 First steps:
@@ -306,6 +303,7 @@ First steps:
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use portcullis_types::ToolErrorKind;
 
     use super::*;
 
@@ -330,6 +328,28 @@ mod tests {
             let row = format!("| `{kind}` | default `{}` | {key} |", kind.default_base_url());
             assert!(manual.contains(&row), "{row}");
             assert!(kind.key_variable().is_none_or(|variable| help.contains(variable)), "{kind}: {help}");
+        }
+    }
+
+    #[test]
+    fn help_and_readme_have_the_exit_codes() {
+        let readme = include_str!("../../README.md");
+        let help =
+            Cli::command().find_subcommand_mut("call").expect("a command").render_long_help().to_string();
+        let code = |kind: ToolErrorKind| kind.exit_code();
+        for (code, in_readme, in_help) in [
+            (code(ToolErrorKind::Failed), "the call failed", "the call failed"),
+            (code(ToolErrorKind::Denied), "denied by policy or approval", "denied"),
+            (code(ToolErrorKind::Timeout), "timed out", "timed out"),
+            (
+                code(ToolErrorKind::Unavailable),
+                "a requirement for running safely is missing",
+                "something that",
+            ),
+            (2, "wrong usage, or a policy that cannot be used", "wrong usage, or an unusable policy"),
+        ] {
+            assert!(readme.contains(&format!("| {code} | {in_readme}")), "README.md: {code} {in_readme}");
+            assert!(help.contains(&format!("{code} {in_help}")), "{code} {in_help}: {help}");
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) enum CliError {
     #[error("cannot use the workspace `{}`", path.display())]
     Workspace { path: PathBuf, source: io::Error },
     /// There is no folder for state.
-    #[error("there is no place for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
+    #[error("there is no folder for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
     NoState,
     /// A running sidecar is named without its token file.
     #[error("--shell unix:PATH needs --shell-token-file FILE: the file that the sidecar was started with")]
@@ -53,7 +53,7 @@ pub(crate) enum CliError {
         source: ApproveError,
     },
     /// The approval cannot be changed.
-    #[error("what is approved stays as it was")]
+    #[error("the approval was not changed")]
     Pin {
         #[from]
         source: PinError,
@@ -74,7 +74,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Author(#[from] AuthorError),
     /// A path cannot be written into a configuration.
-    #[error("a path of the configuration is no text, and its file can say only text")]
+    #[error("a path of the configuration is not UTF-8, and its file can contain only text")]
     Unprintable,
     /// No client can be served.
     #[error(transparent)]
@@ -137,8 +137,8 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         // Writing to a string cannot fail.
-        let said = error.to_string();
-        let mut lines = said.lines();
+        let shown = error.to_string();
+        let mut lines = shown.lines();
         let _ = writeln!(text, "  caused by: {}", lines.next().unwrap_or_default());
         // Indent further lines of a cause, so that none can pass for one of ours.
         lines.for_each(|line| {

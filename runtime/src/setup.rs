@@ -19,12 +19,12 @@ use crate::{
     cli::{Common, Modules, ShellOption},
     error::CliError,
     output::stream,
-    sidecar::OURSELVES,
+    sidecar::OWN_PROGRAM,
     workspace,
 };
 
 /// How long a start may take before the terminal shows the reason.
-const PATIENCE: Duration = Duration::from_millis(400);
+const SLOW_START: Duration = Duration::from_millis(400);
 
 /// The length of the workspace's hash in the name of its state folder.
 const WORKSPACE_HASH_CHARS: usize = 16;
@@ -52,7 +52,7 @@ pub(crate) fn envelope(common: &Common) -> Result<RunnerBootstrapEnvelope, CliEr
     let mut envelope = RunnerBootstrapEnvelope::new(workspace, state);
     envelope.sandbox_tier = common.sandbox_tier;
     envelope.policy.clone_from(&common.policy);
-    envelope.compiler = Some(PathBuf::from(OURSELVES));
+    envelope.compiler = Some(PathBuf::from(OWN_PROGRAM));
     Ok(envelope)
 }
 
@@ -122,7 +122,7 @@ impl SlowStartNotice {
         let (done, waiting) = mpsc::channel::<()>();
         // Without the thread the notice is missing; the start goes on.
         let _ = std::thread::Builder::new().name("portcullis-notice".to_owned()).spawn(move || {
-            if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            if waiting.recv_timeout(SLOW_START) == Err(RecvTimeoutError::Timeout) {
                 stream::write_stderr("compiling tools; this happens once for each module\n");
             }
         });

@@ -19,13 +19,13 @@ use crate::cli::{Common, ShellOption};
 
 /// The path of this program, valid even if its file was replaced. The program compiles foreign modules,
 /// and is the sidecar of its shell.
-pub(crate) const OURSELVES: &str = "/proc/self/exe";
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// The place of the shell that the options name.
-pub(crate) fn place(common: &Common) -> ShellPlace {
+pub(crate) fn shell_place(common: &Common) -> ShellPlace {
     match &common.shell {
-        ShellOption::Own => ShellPlace::Own(Arc::new(OwnSidecar::new(OURSELVES))),
-        ShellOption::Host => ShellPlace::Host(Arc::new(OwnSidecar::new(OURSELVES))),
+        ShellOption::Own => ShellPlace::Own(Arc::new(OwnSidecar::new(OWN_PROGRAM))),
+        ShellOption::Host => ShellPlace::Host(Arc::new(OwnSidecar::new(OWN_PROGRAM))),
         ShellOption::Off => ShellPlace::Nowhere,
         ShellOption::Socket(path) => ShellPlace::Socket {
             path: path.clone(),
@@ -60,7 +60,7 @@ impl StartSidecar for OwnSidecar {
             config.posture = PostureChoice::Exactly(ShellPosture::None);
         }
         let token = token()?;
-        let (ours, theirs) = UnixStream::pair()?;
+        let (client_end, sidecar_end) = UnixStream::pair()?;
         #[expect(
             clippy::disallowed_methods,
             reason = "this is where the sidecar is started, which is this program"
@@ -72,13 +72,13 @@ impl StartSidecar for OwnSidecar {
             // A process group apart: a terminal's signals must not reach the sidecar, since cancelled calls
             // still have time to end. It ends when we do.
             .process_group(0)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(Stdio::from(OwnedFd::from(sidecar_end)))
             .stdout(Stdio::null())
             .spawn()?;
         let mut line = serde_json::to_vec(&EmbeddedSetup { token: token.clone(), config })?;
         line.push(b'\n');
-        (&ours).write_all(&line)?;
-        Ok(StartedSidecar { process, connection: ours, token })
+        (&client_end).write_all(&line)?;
+        Ok(StartedSidecar { process, connection: client_end, token })
     }
 }
 

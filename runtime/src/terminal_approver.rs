@@ -63,8 +63,8 @@ impl Approver for TerminalApprover {
             return no_answer();
         };
         // The thread ends with this future: dropping `_asking` closes the pipe that it polls.
-        let asked = tokio::task::spawn_blocking(move || ask(terminal, &over, &question));
-        match asked.await {
+        let answering = tokio::task::spawn_blocking(move || ask(terminal, &over, &question));
+        match answering.await {
             Ok(Ok(Some(line))) if may_keep && is_for_all(&line) => {
                 self.approvals.keep(request);
                 ApprovalAnswer::Approve

@@ -67,8 +67,8 @@ impl ModuleCache {
         }
         let module = compile(engine, wasm)?;
         match module.serialize() {
-            Ok(code) => self.keep(digest, &code),
-            Err(error) => tracing::warn!(%error, "cannot keep the compiled module"),
+            Ok(code) => self.store(digest, &code),
+            Err(error) => tracing::warn!(%error, "cannot store the compiled module"),
         }
         Ok(module)
     }
@@ -86,7 +86,7 @@ impl ModuleCache {
         code: &[u8],
     ) -> Result<Module, WasmError> {
         let module = deserialize(engine, code).map_err(|source| WasmError::Load { source })?;
-        self.keep(digest, code);
+        self.store(digest, code);
         Ok(module)
     }
 
@@ -97,7 +97,8 @@ impl ModuleCache {
 
     /// The stored answer of a module to `describe`.
     pub(super) fn declarations(&self, digest: ModuleDigest) -> Option<String> {
-        let bytes = self.genuine(&self.declarations_path(digest), CacheKind::Declarations, digest)?;
+        let bytes =
+            self.verified_content(&self.declarations_path(digest), CacheKind::Declarations, digest)?;
         String::from_utf8(bytes).ok()
     }
 
@@ -105,7 +106,7 @@ impl ModuleCache {
     pub(super) fn keep_declarations(&self, digest: ModuleDigest, text: &str) {
         let path = self.declarations_path(digest);
         if let Err(error) = self.write(&path, CacheKind::Declarations, digest, text.as_bytes()) {
-            tracing::warn!(%error, path = %path.display(), "cannot keep what a module says of itself");
+            tracing::warn!(%error, path = %path.display(), "cannot store the declarations of a module");
         }
     }
 
@@ -115,7 +116,7 @@ impl ModuleCache {
 
     /// The stored reason why an earlier start could not compile a module.
     pub(super) fn refusal(&self, digest: ModuleDigest) -> Option<String> {
-        let bytes = self.genuine(&self.refusal_path(digest), CacheKind::Refusal, digest)?;
+        let bytes = self.verified_content(&self.refusal_path(digest), CacheKind::Refusal, digest)?;
         String::from_utf8(bytes).ok()
     }
 
@@ -123,7 +124,7 @@ impl ModuleCache {
     pub(super) fn remember_refusal(&self, digest: ModuleDigest, reason: &str) {
         let path = self.refusal_path(digest);
         if let Err(error) = self.write(&path, CacheKind::Refusal, digest, reason.as_bytes()) {
-            tracing::warn!(%error, path = %path.display(), "cannot keep why a module is refused");
+            tracing::warn!(%error, path = %path.display(), "cannot store the refusal of a module");
         }
     }
 
@@ -131,10 +132,10 @@ impl ModuleCache {
         self.folder.join(format!("{digest}.refused"))
     }
 
-    fn keep(&self, digest: ModuleDigest, code: &[u8]) {
+    fn store(&self, digest: ModuleDigest, code: &[u8]) {
         let path = self.path(digest);
         if let Err(error) = self.write(&path, CacheKind::Code, digest, code) {
-            tracing::warn!(%error, path = %path.display(), "cannot keep the compiled module");
+            tracing::warn!(%error, path = %path.display(), "cannot store the compiled module");
         }
     }
 
@@ -143,7 +144,7 @@ impl ModuleCache {
     }
 
     fn read(&self, engine: &Engine, path: &Path, digest: ModuleDigest) -> Option<Module> {
-        match deserialize(engine, &self.genuine(path, CacheKind::Code, digest)?) {
+        match deserialize(engine, &self.verified_content(path, CacheKind::Code, digest)?) {
             Ok(module) => Some(module),
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "cannot load the compiled module");
@@ -153,12 +154,12 @@ impl ModuleCache {
     }
 
     /// Reads a file's content, if this user wrote it for this engine: checks the MAC.
-    fn genuine(&self, path: &Path, kind: CacheKind, digest: ModuleDigest) -> Option<Vec<u8>> {
+    fn verified_content(&self, path: &Path, kind: CacheKind, digest: ModuleDigest) -> Option<Vec<u8>> {
         let mut bytes = match read_private(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "cannot read what is kept of a module");
+                tracing::warn!(%error, path = %path.display(), "cannot read the stored facts of a module");
                 return None;
             }
         };
@@ -166,7 +167,7 @@ impl ModuleCache {
         let is_ours =
             split.is_some_and(|(content, tag)| self.mac(kind, digest, content).verify_slice(tag).is_ok());
         if !is_ours {
-            tracing::warn!(path = %path.display(), "this is not ours or of another version: it is made anew");
+            tracing::warn!(path = %path.display(), "a cached file is damaged or of another version: it is made again");
             // The next start then finds no file, and makes a new one.
             let _ = fs::remove_file(path);
             return None;
@@ -265,7 +266,7 @@ fn read_key(path: &Path) -> io::Result<Vec<u8>> {
             path = %path.display(),
             mode = format_args!("{:04o}", found.mode() & 0o7777),
             owner = found.uid(),
-            "others could have the key of the module cache: it is made anew, and modules are compiled again"
+            "other users could have the key of the module cache: a new key is made, and modules are compiled again"
         );
         return Ok(Vec::new());
     }

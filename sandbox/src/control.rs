@@ -6,14 +6,16 @@ use std::{
         Mutex, OnceLock, PoisonError,
         atomic::{AtomicU8, AtomicU32, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use portcullis_confine::interrupt::ThreadTarget;
 
-/// How many ticks a thread is interrupted before it counts as stuck and the call's slot is released. A caller
-/// that still waits gives up at about the same time.
-const PLACE_TICKS: u32 = 210;
+use super::{runner::STOP_GRACE, ticker::TICK};
+
+/// A thread that is interrupted at every tick for so long counts as stuck, and its call's slot is released: shortly
+/// after the caller has given up ([`STOP_GRACE`]).
+const STUCK_AFTER: Duration = STOP_GRACE.saturating_add(TICK.saturating_mul(10));
 
 /// Resource that a call holds until its thread is free; dropping it releases the resource.
 pub type CallResource = Box<dyn Any + Send>;
@@ -86,7 +88,8 @@ impl CallControl {
             && let Some(thread) = self.thread.get()
         {
             thread.interrupt();
-            if self.overdue_ticks.fetch_add(1, Ordering::Relaxed) >= PLACE_TICKS {
+            let ticks = self.overdue_ticks.fetch_add(1, Ordering::Relaxed);
+            if TICK.saturating_mul(ticks) >= STUCK_AFTER {
                 self.give_back();
             }
         }
@@ -117,8 +120,6 @@ impl CallControl {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -1,7 +1,9 @@
 //! Validates a module's answer to `describe`. The answer is foreign text that goes to every model and client,
 //! and stays in memory as long as the process, so each part of it is limited.
 
-use portcullis_types::{Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolName, json_bytes};
+use portcullis_types::{
+    Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolMeta, ToolName, json_bytes,
+};
 
 use super::{WasmError, module::shown};
 
@@ -48,7 +50,7 @@ pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
     let declarations: Declarations =
         serde_json::from_str(text).map_err(|error| match text.trim_start().starts_with('{') {
             true => refuse(error.to_string()),
-            false => refuse(format!("{error}; {}", super::fault::TO_SAY_SOMETHING)),
+            false => refuse(format!("{error}; {}", super::fault::STDOUT_ADVICE)),
         })?;
     if declarations.v != FRAME_VERSION {
         return Err(refuse(format!("it speaks version {}, not {FRAME_VERSION}", declarations.v)));
@@ -66,7 +68,7 @@ pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
         for role in &tool.roles {
             if properties.is_none_or(|properties| properties.get(&role.argument).is_none()) {
                 return Err(refuse(format!(
-                    "tool `{}` gives a role to `{}`, which is no parameter of it",
+                    "tool `{}` gives a role to `{}`, which is not a parameter of it",
                     tool.name, role.argument
                 )));
             }
@@ -75,8 +77,8 @@ pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
     Ok(declarations)
 }
 
-/// Refuses a tool with a part beyond its limit. The destructuring names every field, so that a new one is not
-/// forgotten.
+/// Refuses a tool with a part beyond its limit. The destructuring names every field, those of the author's hints
+/// too, so that a new one is not forgotten.
 fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
     let ToolDeclaration {
         name,
@@ -90,7 +92,7 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
         roles,
         profile,
         hosts,
-        meta,
+        meta: ToolMeta { aliases, idempotent: _, hidden: _, output_cap_bytes: _ },
     } = tool;
     let at_most = |limit: usize, size: usize, what: &str| match size > limit {
         true => {
@@ -110,11 +112,11 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
     for (count, what) in [
         (roles.len(), "the number of roles"),
         (hosts.len(), "the number of hosts"),
-        (meta.aliases.len(), "the number of aliases"),
+        (aliases.len(), "the number of aliases"),
     ] {
         at_most(MAX_LISTED, count, what)?;
     }
-    let words = hosts.iter().chain(&meta.aliases).chain(roles.iter().map(|role| &role.argument));
+    let words = hosts.iter().chain(aliases).chain(roles.iter().map(|role| &role.argument));
     at_most(
         MAX_WORD_BYTES,
         words.map(String::len).max().unwrap_or(0),

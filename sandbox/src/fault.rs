@@ -7,7 +7,7 @@ use portcullis_types::{ToolError, ToolErrorKind};
 use thiserror::Error;
 
 /// Advice to an author whose tool wrote text to its standard output.
-pub(super) const TO_SAY_SOMETHING: &str = "standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`";
+pub(super) const STDOUT_ADVICE: &str = "standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`";
 
 /// How a guest broke off. Each fault has a stable code; none of them harms the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -41,7 +41,7 @@ pub enum GuestFault {
         limit_bytes: usize,
     },
     /// A line of its standard output was not a frame.
-    #[error("the tool wrote a line that is no frame: {reason}")]
+    #[error("the tool wrote a line that is not a frame: {reason}")]
     MalformedFrame {
         /// The parser's reason.
         reason: String,
@@ -50,7 +50,7 @@ pub enum GuestFault {
     #[error("the tool ended without a result")]
     NoFinalFrame,
     /// It wrote more output after its result.
-    #[error("the tool wrote more after its result; {TO_SAY_SOMETHING}")]
+    #[error("the tool wrote more after its result; {STDOUT_ADVICE}")]
     OutputAfterFinalFrame,
     /// It wrote too many frames.
     #[error("the tool wrote more than {limit} progress and update frames")]
@@ -59,7 +59,7 @@ pub enum GuestFault {
         limit: usize,
     },
     /// It sent bytes, but its call is not the sending end of a transfer.
-    #[error("the tool sent bytes that nobody asked for")]
+    #[error("the tool sent bytes, but its call is not the sending end of a transfer")]
     UnwantedChunk,
     /// It sent more bytes than a transfer may carry.
     #[error("the tool sent more than {limit_bytes} bytes")]
@@ -145,7 +145,7 @@ pub enum WasmError {
     #[error("no runner is set up, so no module can be loaded")]
     NoRunner,
     /// A module's compiled code was in the cache when the process started, and is gone.
-    #[error("the module's compiled code was removed or altered; the next start compiles it anew")]
+    #[error("the module's compiled code was removed or altered; the next start compiles it again")]
     CodeGone,
     /// A thread could not be started.
     #[error("cannot start a {what} thread")]
@@ -177,7 +177,7 @@ pub enum WasmError {
         limit: String,
     },
     /// The process that compiles foreign modules failed.
-    #[error("cannot compile the module in a process of its own: {what}")]
+    #[error("cannot compile the module in a separate process: {what}")]
     Compiler {
         /// The step that failed.
         what: &'static str,

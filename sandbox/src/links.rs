@@ -4,12 +4,12 @@
 //!
 //! Two rules follow. A guest changes no file in place that has more than one name (`fs.rs`). And a private
 //! file with a name outside cannot be read under that name. Such files are searched among the private places,
-//! which are small, rather than in the mounts. `look.rs` decides when to search, `walk.rs` searches, and
+//! which are small, rather than in the mounts. `search.rs` decides when to search, `walk.rs` searches, and
 //! `examine.rs` reports for `doctor`.
 
 mod examine;
-mod look;
 mod place;
+mod search;
 mod walk;
 
 use std::{
@@ -20,8 +20,8 @@ use std::{
 use rustix::fs::Stat;
 
 pub use examine::{LinkReport, examine_links};
-pub use look::PrivateLinks;
 pub use place::PrivatePaths;
+pub use search::PrivateLinks;
 
 /// Limit of private entries that are searched: 200,000. In a larger vault the search is incomplete, so any
 /// file with several names counts as possibly private.
@@ -121,15 +121,15 @@ impl UnknownReason {
         match self {
             Self::TooMany => format!(
                 "vault, state folder and modules have more than {MAX_PRIVATE_ENTRIES} entries, so not all of them were \
-                 looked at; an operator keeps fewer there"
+                 searched; an operator keeps fewer there"
             ),
             Self::Overdue => format!(
-                "vault, state folder and modules could not be looked through within {} s; try again later, and let an \
+                "vault, state folder and modules could not be searched within {} s; try again later, and let an \
                  operator see whether their file systems answer",
-                FIRST_LOOK_WAIT.as_secs()
+                FIRST_SEARCH_WAIT.as_secs()
             ),
             Self::Unreadable => {
-                "vault, state folder and modules could not be looked through; an operator sees whether \
+                "vault, state folder and modules could not be searched; an operator sees whether \
                                  they are still there, and whether this process has descriptors left"
                     .to_owned()
             }
@@ -138,8 +138,8 @@ impl UnknownReason {
 }
 
 /// How long a call waits for a search while the last result can stand in.
-const LOOK_WAIT: Duration = Duration::from_secs(1);
+const SEARCH_WAIT: Duration = Duration::from_secs(1);
 
 /// How long calls wait for a search while no result can stand in: the first search, or the first in a long
 /// time.
-const FIRST_LOOK_WAIT: Duration = Duration::from_secs(10);
+const FIRST_SEARCH_WAIT: Duration = Duration::from_secs(10);

@@ -70,7 +70,7 @@ impl MountTable {
         // On first use all are missing. Later a missing folder may be a typing error in the policy.
         if missing.len() < specs.len() {
             for MountSpec { name, folder } in missing {
-                tracing::warn!(mount = %name, folder = %folder.escape_debug(), "the folder of a mount was not there, and was made");
+                tracing::warn!(mount = %name, folder = %folder.escape_debug(), "the folder of a mount did not exist and was created");
             }
         }
         let mounts = specs

@@ -39,7 +39,7 @@ const LISTENER_CAPACITY: usize = 32;
 
 /// Grace period for a call's thread after its deadline or cancellation, before it is written off. On a busy
 /// machine a thread may wait long for a processor; one that hangs in the kernel waits forever.
-const STOP_GRACE: Duration = Duration::from_secs(1);
+pub(super) const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a caller polls for its answer before it sleeps: slightly longer than a short call takes on a slow
 /// machine. Waking up costs up to 60 µs, and more if the processor itself sleeps: as much as the call itself.
@@ -326,7 +326,7 @@ impl HostWasmToolRunner {
                 .is_watched
                 .then(|| Listener { sender: sender.clone(), dropped: Arc::clone(&dropped) }),
             transfer: job.transfer,
-            watch: self.ticker.watch(Arc::clone(&control)),
+            ticking: self.ticker.watch(Arc::clone(&control)),
             reply,
         })?;
         let report = match early_answer(&pool, &mut answer) {

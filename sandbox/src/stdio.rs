@@ -4,7 +4,7 @@ use portcullis_types::{
     FinalFrame, GuestFrame, MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, ToolOutput,
 };
 
-use super::{ChunkSink, GuestFault, Listener, StreamFrame, fault::TO_SAY_SOMETHING};
+use super::{ChunkSink, GuestFault, Listener, StreamFrame, fault::STDOUT_ADVICE};
 
 /// Limit of a guest's standard error that is kept, for the operator's log and for authors: half from the
 /// beginning, and half from the end, where a panic's message is.
@@ -180,15 +180,15 @@ impl FrameReader {
 /// `print!`, which precedes the next frame.
 fn malformed(line: &[u8], error: &serde_json::Error) -> String {
     let Ok(text) = str::from_utf8(line) else {
-        return format!("it is not UTF-8; {TO_SAY_SOMETHING}");
+        return format!("it is not UTF-8; {STDOUT_ADVICE}");
     };
     let trimmed = text.trim_start();
     if !trimmed.starts_with('{') {
         let before_a_frame = FRAME_BEGINNINGS.iter().any(|beginning| trimmed.contains(beginning));
         let what = if before_a_frame { "text before a frame" } else { "text" };
-        return format!("{what}, {}; {TO_SAY_SOMETHING}", quoted(trimmed));
+        return format!("{what}, {}; {STDOUT_ADVICE}", quoted(trimmed));
     }
-    format!("{error}; {TO_SAY_SOMETHING}")
+    format!("{error}; {STDOUT_ADVICE}")
 }
 
 /// How frames begin when the SDK writes them.

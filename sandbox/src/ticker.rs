@@ -16,7 +16,7 @@ use wasmtime::Engine;
 use super::control::CallControl;
 
 /// Interval of the epoch while a call runs; a guest overruns its deadline by at most one tick.
-const TICK: Duration = Duration::from_millis(5);
+pub(super) const TICK: Duration = Duration::from_millis(5);
 
 /// How many ticks without a call until the thread sleeps. Staying awake for a while saves the next call the
 /// cost of waking it.

@@ -55,7 +55,7 @@ pub(super) struct WorkerJob {
     pub(super) listener: Option<Listener>,
     /// The call's end of a transfer, if it takes part in one.
     pub(super) transfer: Option<TransferEnd>,
-    pub(super) watch: TickerGuard,
+    pub(super) ticking: TickerGuard,
     pub(super) reply: oneshot::Sender<Result<GuestReport, WasmError>>,
 }
 
@@ -165,8 +165,8 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
     while let Some(Assignment { mut job, lease, back }) = receive(receiver, setup) {
         job.control.runs_on(thread);
         let report = serve(setup, &proven, &mut job);
-        let WorkerJob { watch, reply, .. } = job;
-        drop(watch);
+        let WorkerJob { ticking, reply, .. } = job;
+        drop(ticking);
         // Before the answer is sent, so that the caller's next call finds this worker idle. A thread whose
         // confinement failed is not reused.
         match proven {

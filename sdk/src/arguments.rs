@@ -169,7 +169,7 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
         let fields = self.0;
         let mut seen = vec![false; fields.slots.len()];
         let mut unknown = BTreeSet::new();
-        while let Some(key) = map.next_key_seed(Key(fields.spec))? {
+        while let Some(key) = map.next_key_seed(FieldNameSeed(fields.spec))? {
             let index = match key {
                 Found::Param(index) => index,
                 Found::Unknown(key) => {
@@ -196,14 +196,14 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
     }
 }
 
-struct Key(&'static ToolSpec);
+struct FieldNameSeed(&'static ToolSpec);
 
 enum Found {
     Param(usize),
     Unknown(String),
 }
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for FieldNameSeed {
     type Value = Found;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found, D::Error> {
@@ -211,7 +211,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl Visitor<'_> for Key {
+impl Visitor<'_> for FieldNameSeed {
     type Value = Found;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

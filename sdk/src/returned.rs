@@ -18,9 +18,9 @@ use crate::{
 
 /// A question about a value.
 #[derive(Debug)]
-pub struct Ask<T>(PhantomData<fn() -> T>);
+pub struct TypeQuestion<T>(PhantomData<fn() -> T>);
 
-impl<T> Ask<T> {
+impl<T> TypeQuestion<T> {
     /// Asks about this value.
     #[must_use]
     pub const fn about(_: &T) -> Self {
@@ -28,7 +28,7 @@ impl<T> Ask<T> {
     }
 }
 
-/// Is the value a `Result`? Asked as `(&&Ask::about(&value)).split()`.
+/// Is the value a `Result`? Asked as `(&&TypeQuestion::about(&value)).split()`.
 pub trait ResultValue {
     /// Taken where the value is a `Result`.
     fn split(&self) -> Fallible {
@@ -36,7 +36,7 @@ pub trait ResultValue {
     }
 }
 
-impl<T, E> ResultValue for &Ask<Result<T, E>> {}
+impl<T, E> ResultValue for &TypeQuestion<Result<T, E>> {}
 
 /// See [`ResultValue`].
 pub trait PlainValue {
@@ -46,7 +46,7 @@ pub trait PlainValue {
     }
 }
 
-impl<T> PlainValue for Ask<T> {}
+impl<T> PlainValue for TypeQuestion<T> {}
 
 /// The value is a `Result`.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl From<Never> for ToolError {
     }
 }
 
-/// Which kind of error is it? Asked as `(&&&Ask::about(&error)).error()`.
+/// Which kind of error is it? Asked as `(&&&TypeQuestion::about(&error)).error()`.
 pub trait KnownError {
     /// An error with a message for the model.
     fn error(&self) -> ModelError {
@@ -94,7 +94,7 @@ pub trait KnownError {
     }
 }
 
-impl<E: Into<ToolError>> KnownError for &&Ask<E> {}
+impl<E: Into<ToolError>> KnownError for &&TypeQuestion<E> {}
 
 /// See [`KnownError`].
 pub trait StandardError {
@@ -104,7 +104,7 @@ pub trait StandardError {
     }
 }
 
-impl<E: Into<Box<dyn Error + Send + Sync>>> StandardError for &Ask<E> {}
+impl<E: Into<Box<dyn Error + Send + Sync>>> StandardError for &TypeQuestion<E> {}
 
 /// See [`KnownError`].
 pub trait AnyError {
@@ -114,7 +114,7 @@ pub trait AnyError {
     }
 }
 
-impl<E> AnyError for Ask<E> {}
+impl<E> AnyError for TypeQuestion<E> {}
 
 /// The error has a message for the model.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl OperatorError {
     }
 }
 
-/// Which kind of value is it? Asked as `(&&&&Ask::about(&value)).output()`.
+/// Which kind of value is it? Asked as `(&&&&TypeQuestion::about(&value)).output()`.
 pub trait KnownOutput {
     /// A value with its own conversion.
     fn output(&self) -> ConvertedOutput {
@@ -146,7 +146,7 @@ pub trait KnownOutput {
     }
 }
 
-impl<T: IntoToolOutput> KnownOutput for &&&Ask<T> {}
+impl<T: IntoToolOutput> KnownOutput for &&&TypeQuestion<T> {}
 
 /// See [`KnownOutput`]. Without it the `Ok` and `Err` of a result within a result would pass for data.
 pub trait NestedResult {
@@ -156,7 +156,7 @@ pub trait NestedResult {
     }
 }
 
-impl<T, E> NestedResult for &&Ask<Result<T, E>> {}
+impl<T, E> NestedResult for &&TypeQuestion<Result<T, E>> {}
 
 /// See [`KnownOutput`].
 pub trait DataOutput {
@@ -166,7 +166,7 @@ pub trait DataOutput {
     }
 }
 
-impl<T: Serialize> DataOutput for &Ask<T> {}
+impl<T: Serialize> DataOutput for &TypeQuestion<T> {}
 
 /// See [`KnownOutput`].
 pub trait AnyOutput {
@@ -176,7 +176,7 @@ pub trait AnyOutput {
     }
 }
 
-impl<T> AnyOutput for Ask<T> {}
+impl<T> AnyOutput for TypeQuestion<T> {}
 
 /// The value has its own conversion.
 #[derive(Debug)]
@@ -323,13 +323,13 @@ impl<T> AnyOutputType for OutputOf<T> {
     }
 }
 
-/// Can the schema show a default? Asked as `(&&Ask::about(&value)).show()`.
+/// Can the schema show a default? Asked as `(&&TypeQuestion::about(&value)).show()`.
 pub trait Showable<T> {
     /// Yes.
     fn show(&self) -> fn(T) -> Option<Value>;
 }
 
-impl<T: Serialize> Showable<T> for &Ask<T> {
+impl<T: Serialize> Showable<T> for &TypeQuestion<T> {
     fn show(&self) -> fn(T) -> Option<Value> {
         |value| serde_json::to_value(value).ok()
     }
@@ -341,7 +341,7 @@ pub trait Unshowable<T> {
     fn show(&self) -> fn(T) -> Option<Value>;
 }
 
-impl<T> Unshowable<T> for Ask<T> {
+impl<T> Unshowable<T> for TypeQuestion<T> {
     fn show(&self) -> fn(T) -> Option<Value> {
         |_| None
     }

@@ -58,7 +58,7 @@ mod lent;
 mod sandbox;
 mod world;
 
-pub use case::{Case, Half};
+pub use case::{Case, RunMode};
 
 thread_local! {
     static ROOT: RefCell<Option<PathBuf>> = const { RefCell::new(None) };

@@ -33,7 +33,7 @@ pub fn receive(ctx: &ToolContext) -> Result<Option<Vec<u8>>, ToolError> {
 }
 
 fn no_transfer() -> ToolError {
-    ToolError::unavailable("this call is no end of a transfer")
+    ToolError::unavailable("this call is not an end of a transfer")
 }
 
 fn broken_off(error: &io::Error) -> ToolError {

@@ -43,7 +43,7 @@ pub enum ShellError {
         lacking: Vec<(Layer, String)>,
     },
     /// The session's home is not one of its mounts.
-    #[error("the home `{name}` is none of the mounts")]
+    #[error("the home `{name}` is not one of the mounts")]
     HomeUnknown {
         /// The name that was given.
         name: String,
@@ -138,7 +138,7 @@ pub enum InputError {
     #[error("the command has not read what was written before")]
     Full,
     /// The command has ended, closed its input, or was never run.
-    #[error("the command reads no more")]
+    #[error("the command has closed its standard input")]
     Closed,
     /// Any other error of the kernel.
     #[error("write to the command")]

@@ -47,7 +47,7 @@ impl InputWriter {
     /// its request is dropped.
     ///
     /// # Errors
-    /// [`InputError::Closed`] if the command reads no more or has ended. Some of `bytes` may have been read.
+    /// [`InputError::Closed`] if the command has closed its standard input or has ended. Some of `bytes` may have been read.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), InputError> {
         let mut left = bytes;
         while !left.is_empty() {
@@ -68,7 +68,7 @@ impl InputWriter {
     ///
     /// # Errors
     /// [`InputError::Full`] if 64 KiB wait to be read: [`InputWriter::as_fd`] is writable when there is room
-    /// again. [`InputError::Closed`] if the command reads no more or has ended.
+    /// again. [`InputError::Closed`] if the command has closed its standard input or has ended.
     pub fn try_write(&mut self, bytes: &[u8]) -> Result<usize, InputError> {
         if bytes.is_empty() {
             return Ok(0);
@@ -87,7 +87,7 @@ impl InputWriter {
     }
 }
 
-/// Writable when there is room, and when the command reads no more.
+/// Writable when there is room, and when the command has closed its standard input.
 impl AsFd for InputWriter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -104,7 +104,7 @@ impl From<InputWriter> for OwnedFd {
 /// The daemon's end of a command's standard input.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    /// `None` once the input has ended, or the command reads no more.
+    /// `None` once the input has ended, or the command has closed its standard input.
     pipe: Option<OwnedFd>,
     /// How many of the request's bytes are written.
     written: usize,

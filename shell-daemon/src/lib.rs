@@ -63,7 +63,7 @@ pub use inside::enter_if_session;
 pub use log_line::{Colours, LogLine};
 pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
-pub use running::{CommandEnd, Completed, Interruption, OutputChunk, OutputStream};
+pub use running::{CommandEnd, Completion, Interruption, OutputChunk, OutputStream};
 pub use server::{
     DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ProofError, ServiceLimits,
     SessionLimits, Token, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,

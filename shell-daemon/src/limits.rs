@@ -85,7 +85,7 @@ pub(crate) const PROTECTED_DEPTH: usize = 128;
 pub(crate) const PROTECTED_BYTES: usize = 32 << 10;
 
 /// Protected paths that are reported per command.
-pub(crate) const PROTECTED_TOLD: usize = 100;
+pub(crate) const PROTECTED_REPORTED: usize = 100;
 
 /// Time between two looks at a command that is far from its limits. A look takes about 20 µs per process.
 pub(crate) const LOOK_TIME: Duration = Duration::from_millis(10);
@@ -108,7 +108,7 @@ pub(crate) const MOST_MAPPINGS: u64 = 200_000;
 
 /// Looks in a row that may miss processes because others end during the look. Then the command is stopped and
 /// counted.
-pub(crate) const GAPS: u32 = 3;
+pub(crate) const INCOMPLETE_LOOKS: u32 = 3;
 
 /// How long the count of a command with many mappings stays valid, provided that all processes of the machine
 /// share at most [`HIDDEN_GROWTH`] more than at the count. Private memory is still read at every look

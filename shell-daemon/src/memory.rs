@@ -425,11 +425,11 @@ impl ProcessMemory {
             return false;
         };
         let capabilities = rustix::thread::capabilities(None).map_or(0, |sets| sets.effective.bits());
-        let Some(theirs) = self.rights else { return false };
-        let is_alike = theirs.users[..3].iter().all(|user| *user == mine.users[3])
-            && theirs.groups[..3].iter().all(|group| *group == mine.groups[3])
+        let Some(rights) = self.rights else { return false };
+        let is_alike = rights.users[..3].iter().all(|user| *user == mine.users[3])
+            && rights.groups[..3].iter().all(|group| *group == mine.groups[3])
             // With `no_new_privs`, capabilities can come only from the process's own user namespace.
-            && (theirs.no_new_privs || theirs.capabilities & !capabilities == 0);
+            && (rights.no_new_privs || rights.capabilities & !capabilities == 0);
         let sees_all = capabilities & CapabilitySet::SYS_PTRACE.bits() != 0;
         // A process that has ended meanwhile has nothing to show.
         is_alike && !sees_all && entry.process.is_alive()

@@ -24,16 +24,16 @@ use crate::{
     wire::{self, FromCommand, ToSession},
 };
 
-/// The descriptors for a shell, ours and theirs.
+/// The descriptors for a shell: the daemon's ends and the shell's.
 #[derive(Debug)]
 pub(crate) struct ShellStreams {
-    ours: Ends,
-    theirs: [OwnedFd; 7],
+    daemon_ends: DaemonEnds,
+    shell_ends: [OwnedFd; 7],
 }
 
 /// The daemon's ends.
 #[derive(Debug)]
-pub(crate) struct Ends {
+pub(crate) struct DaemonEnds {
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
@@ -46,7 +46,7 @@ pub(crate) struct Ends {
 /// A shell that was asked for.
 #[derive(Debug)]
 pub(crate) struct PreparedShell {
-    pub(crate) ends: Ends,
+    pub(crate) ends: DaemonEnds,
     /// The command's init, once it has reported itself.
     pub(crate) init: Option<Process>,
 }
@@ -62,15 +62,15 @@ impl ShellStreams {
         let (stdout, their_stdout) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, their_stderr) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (their_go, go) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        for ours in [&stdin, &stdout, &stderr] {
+        for daemon_ends in [&stdin, &stdout, &stderr] {
             // Only our ends are non-blocking: each end of a pipe has separate flags.
-            rustix::fs::fcntl_setfl(ours, OFlags::NONBLOCK)?;
+            rustix::fs::fcntl_setfl(daemon_ends, OFlags::NONBLOCK)?;
         }
         if let Some(user) = user {
             // Programs open `/dev/stdout` by its name, which checks the pipe's owner.
-            for theirs in [&their_stdin, &their_stdout, &their_stderr] {
+            for shell_ends in [&their_stdin, &their_stdout, &their_stderr] {
                 let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-                rustix::fs::fchown(theirs, Some(uid), Some(gid))?;
+                rustix::fs::fchown(shell_ends, Some(uid), Some(gid))?;
             }
         }
         // Larger pipes mean more per read. Failure is ignored: where the user's share of pipe memory is used
@@ -84,17 +84,17 @@ impl ShellStreams {
         // Made here, since no process of a session may make a memory file.
         let state = memory_file("state", SNAPSHOT_BYTES)?;
         Ok(Self {
-            ours: Ends { stdin, stdout, stderr, report, text, go },
-            theirs: [their_text, their_stdin, their_stdout, their_stderr, their_report, their_go, state],
+            daemon_ends: DaemonEnds { stdin, stdout, stderr, report, text, go },
+            shell_ends: [their_text, their_stdin, their_stdout, their_stderr, their_report, their_go, state],
         })
     }
 
     /// Asks a session for the shell. The last command must have ended: the shell starts with the state that
     /// it left.
     pub(crate) fn send(self, control: BorrowedFd<'_>) -> Result<PreparedShell, ShellError> {
-        let handles: Vec<BorrowedFd<'_>> = self.theirs.iter().map(|handle| handle.as_fd()).collect();
+        let handles: Vec<BorrowedFd<'_>> = self.shell_ends.iter().map(|handle| handle.as_fd()).collect();
         wire::send(control, &ToSession::Prepare, &handles).map_err(send_error)?;
-        Ok(PreparedShell { ends: self.ours, init: None })
+        Ok(PreparedShell { ends: self.daemon_ends, init: None })
     }
 }
 

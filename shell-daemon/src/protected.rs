@@ -45,7 +45,7 @@ use self::{
 };
 use crate::{
     SessionSpec, ShellError,
-    limits::{PROTECTED_BYTES, PROTECTED_ENTRIES, PROTECTED_SHARE, PROTECTED_TIME, PROTECTED_TOLD},
+    limits::{PROTECTED_BYTES, PROTECTED_ENTRIES, PROTECTED_REPORTED, PROTECTED_SHARE, PROTECTED_TIME},
     setup::open_mount,
 };
 
@@ -140,8 +140,8 @@ impl ProtectedScanner {
         // report.
         created
             .sort_by_key(|path: &String| !path.split('/').any(|name| self.patterns.names_repository(name)));
-        budget.complete &= created.len() <= PROTECTED_TOLD;
-        created.truncate(PROTECTED_TOLD);
+        budget.complete &= created.len() <= PROTECTED_REPORTED;
+        created.truncate(PROTECTED_REPORTED);
         self.wait_for_another_time();
         ProtectedFound { created, complete: budget.complete }
     }

@@ -46,7 +46,7 @@ pub struct CommandEnd {
     /// How its shell ended: signal 9 after an interruption.
     pub ending: Ending,
     /// Whether it ran to its end.
-    pub completed: Completed,
+    pub completion: Completion,
     /// From its start to its end.
     pub duration: Duration,
     /// Processor time of the shell and of the children that it waited for.
@@ -66,11 +66,11 @@ pub struct CommandEnd {
 
 /// Whether a command ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Completed {
+pub enum Completion {
     /// It ended by itself.
-    Yes,
+    Whole,
     /// It was killed, with all processes that it had started.
-    No(Interruption),
+    Interrupted(Interruption),
 }
 
 /// The reason why a command was killed.
@@ -158,8 +158,8 @@ impl RunningCommand {
         on_output: &mut dyn FnMut(OutputChunk<'_>),
     ) -> Result<CommandOutcome, ShellError> {
         let mut buffer = vec![0; PIPE_BYTES];
-        let (end, completed) = self.run_to_end(request, watcher, &mut buffer, on_output)?;
-        if completed == Completed::Yes && is_unread(&self.text) {
+        let (end, completion) = self.run_to_end(request, watcher, &mut buffer, on_output)?;
+        if completion == Completion::Whole && is_unread(&self.text) {
             // Retry only without streamed input: bytes that were taken from it cannot be given again.
             return if request.input.is_none() {
                 Ok(CommandOutcome::NotBegun)
@@ -175,12 +175,12 @@ impl RunningCommand {
         if end.jobs_left {
             let watch = self.watch.ok_or(ShellError::SessionEnded)?;
             // A breach that ended the command is reported with the command, and not as a kill of its jobs.
-            let is_whole = completed == Completed::Yes;
+            let is_whole = completion == Completion::Whole;
             background.drain(self.streams.into_iter().flatten().collect(), self.report, watch, is_whole)?;
         }
         Ok(CommandOutcome::Ended(CommandEnd {
             ending: end.ending,
-            completed,
+            completion,
             duration,
             cpu: end.cpu,
             peak_memory_bytes: end.peak_memory_bytes.max(of_breach),
@@ -199,12 +199,12 @@ impl RunningCommand {
         watcher: &Watcher,
         buffer: &mut [u8],
         on_output: &mut dyn FnMut(OutputChunk<'_>),
-    ) -> Result<(ShellEnd, Completed), ShellError> {
-        let mut completed = Completed::Yes;
+    ) -> Result<(ShellEnd, Completion), ShellError> {
+        let mut completion = Completion::Whole;
         let deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
         let mut killing: Option<StallDetector> = None;
         let end = loop {
-            let ready = self.wait(deadline, (completed == Completed::Yes).then_some(request))?;
+            let ready = self.wait(deadline, (completion == Completion::Whole).then_some(request))?;
             for index in 0..self.streams.len() {
                 if ready.streams[index] {
                     self.read(index, request, buffer, on_output);
@@ -214,11 +214,11 @@ impl RunningCommand {
                 self.stdin.advance(&request.stdin);
             }
             if ready.report
-                && let Some(end) = self.hear(watcher)?
+                && let Some(end) = self.receive_report(watcher)?
             {
                 break end;
             }
-            if completed != Completed::Yes {
+            if completion != Completion::Whole {
                 // Only the command's init is left. It reports the shell's end as soon as it gets a processor.
                 if killing.as_mut().is_some_and(|detector| detector.is_over(1, Pace::Still)) {
                     return Err(ShellError::SessionEnded);
@@ -236,21 +236,21 @@ impl RunningCommand {
             } else {
                 continue;
             };
-            completed = Completed::No(interruption);
+            completion = Completion::Interrupted(interruption);
             killing = Some(StallDetector::new(LONGEST_KILL));
             self.stdin.close();
             self.kill()?;
         };
         // The watch records a breach before it kills, so the shell's end can arrive here before the breach
         // was seen.
-        if completed == Completed::Yes
+        if completion == Completion::Whole
             && let Some(interruption) = self.breach()?
         {
-            completed = Completed::No(interruption);
+            completion = Completion::Interrupted(interruption);
             // The watch's kill may still be under way: the shell need not be the last process that dies.
             self.kill()?;
         }
-        Ok((end, completed))
+        Ok((end, completion))
     }
 
     /// Reads the pipes empty, up to a bound: bytes from before the end are the command's, later ones the
@@ -337,7 +337,7 @@ impl RunningCommand {
     }
 
     /// Receives one report; returns the shell's end if it is that.
-    fn hear(&mut self, watcher: &Watcher) -> Result<Option<ShellEnd>, ShellError> {
+    fn receive_report(&mut self, watcher: &Watcher) -> Result<Option<ShellEnd>, ShellError> {
         let received = wire::receive_from(self.report.as_fd()).map_err(ShellError::channel)?;
         match received.map(|received| (received.message, received.sender)) {
             Some((FromCommand::Started, sender)) => {

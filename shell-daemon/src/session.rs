@@ -16,8 +16,8 @@ use rustix::{
 };
 
 use crate::{
-    BackgroundOutput, Cancellation, CommandEnd, CommandRequest, Completed, Ending, Interruption, OutputChunk,
-    OutputStream, PostureChoice, SessionPosture, SessionSpec, ShellError, StateAfter,
+    BackgroundOutput, Cancellation, CommandEnd, CommandRequest, Completion, Ending, Interruption,
+    OutputChunk, OutputStream, PostureChoice, SessionPosture, SessionSpec, ShellError, StateAfter,
     background::Background,
     inside::ENTRY,
     kill_stall::{Pace, StallDetector},
@@ -29,7 +29,7 @@ use crate::{
     setup::setup,
     tree::{self, Process},
     watch::{SessionBounds, Watcher},
-    wire::{self, FromSession, Plan, SessionReady, SessionSetup, ToSession},
+    wire::{self, FromSession, LayerPlan, SessionReady, SessionSetup, ToSession},
 };
 
 /// A confined shell that keeps its state. Dropping it ends all its processes.
@@ -68,7 +68,8 @@ impl ShellSession {
         let session = match Self::begin(spec, plan) {
             Err(ShellError::NamespacesUnusable { reason }) => {
                 let status = LayerStatus::Missing { reason };
-                let plan = Plan::Layers { waived: spec.waived.clone(), without_namespaces: Some(status) };
+                let plan =
+                    LayerPlan::Layers { waived: spec.waived.clone(), without_namespaces: Some(status) };
                 Self::begin(spec, plan)?
             }
             result => result?,
@@ -81,15 +82,15 @@ impl ShellSession {
         Ok(session)
     }
 
-    fn begin(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
+    fn begin(spec: &SessionSpec, plan: LayerPlan) -> Result<Self, ShellError> {
         let protected = ProtectedScanner::new(spec)?;
         let group = group(spec, &plan);
         let to_prove = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
             group.to_prove().map_err(|error| LayerStatus::Missing { reason: error.to_string() })
         });
         let (setup, handles) = setup(spec, plan, protected.places(), to_prove)?;
-        let (control, theirs) = wire::pair().map_err(|source| ShellError::Start { source })?;
-        let mut guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
+        let (control, guard_end) = wire::pair().map_err(|source| ShellError::Start { source })?;
+        let mut guard = launch(&spec.launcher, guard_end).map_err(|source| ShellError::Start { source })?;
         let guard_pid = number_of(&guard);
         if let (Ok(group), Some(guard)) = (&group, guard_pid) {
             // Added before the setup is sent, so that everything it starts is in the group. An error is
@@ -124,7 +125,7 @@ impl ShellSession {
             }),
             Err(error) => {
                 drop(control);
-                bury(&mut guard)?;
+                reap_guard(&mut guard)?;
                 Err(error)
             }
         }
@@ -194,21 +195,22 @@ impl ShellSession {
             ShellError::NotStarted { reason } => unusable(reason),
             error => error,
         })?;
-        match end.completed {
-            Completed::Yes => {}
-            Completed::No(Interruption::Timeout) => {
+        match end.completion {
+            Completion::Whole => {}
+            Completion::Interrupted(Interruption::Timeout) => {
                 return Err(unusable(format!("it did not answer within {PROOF_TIME:?}")));
             }
-            Completed::No(interruption) => {
+            Completion::Interrupted(interruption) => {
                 return Err(unusable(format!("it was killed: {interruption:?}")));
             }
         }
         if end.ending != Ending::Code(0) || output != PROVEN {
-            let said = [output, warnings].concat();
-            let said =
-                String::from_utf8_lossy(&said[..said.len().min(TOLD_BYTES)]).escape_debug().to_string();
+            let printed = [output, warnings].concat();
+            let quoted = String::from_utf8_lossy(&printed[..printed.len().min(QUOTED_PROOF_BYTES)])
+                .escape_debug()
+                .to_string();
             return Err(unusable(format!(
-                "it is no bash of version 4.4 or later: {:?}, it said \"{said}\"",
+                "it is not bash of version 4.4 or later: {:?}, it printed \"{quoted}\"",
                 end.ending
             )));
         }
@@ -290,7 +292,7 @@ impl ShellSession {
             return Ok(());
         }
         // Closing the control socket makes the guard kill everything, just as when this process is killed.
-        let buried = bury(&mut self.guard);
+        let buried = reap_guard(&mut self.guard);
         if self.session_init.is_alive() {
             // The guard died too early. Kill everything below the session's first process from here.
             let _ = tree::kill_below(self.session_init, KILL_TIME);
@@ -341,20 +343,20 @@ fn launch(launcher: &Path, control: OwnedFd) -> io::Result<Child> {
 }
 
 /// The weakest acceptable posture, and the layers that the session tries.
-fn plan(spec: &SessionSpec) -> (ShellPosture, Plan) {
-    let layers = |without_namespaces| Plan::Layers { waived: spec.waived.clone(), without_namespaces };
+fn plan(spec: &SessionSpec) -> (ShellPosture, LayerPlan) {
+    let layers = |without_namespaces| LayerPlan::Layers { waived: spec.waived.clone(), without_namespaces };
     match spec.posture {
         PostureChoice::AtLeast(least) => (least.max(ShellPosture::Minimal), layers(None)),
-        PostureChoice::Exactly(ShellPosture::None) => (ShellPosture::None, Plan::Nothing),
+        PostureChoice::Exactly(ShellPosture::None) => (ShellPosture::None, LayerPlan::Nothing),
         PostureChoice::Exactly(ShellPosture::Strong) => (ShellPosture::Strong, layers(None)),
         PostureChoice::Exactly(level) => (level, layers(Some(LayerStatus::Waived))),
     }
 }
 
 /// The control group of a session, or the reason why it has none.
-fn group(spec: &SessionSpec, plan: &Plan) -> Result<ControlGroup, LayerStatus> {
+fn group(spec: &SessionSpec, plan: &LayerPlan) -> Result<ControlGroup, LayerStatus> {
     match (spec.group, plan) {
-        (Some(limits), Plan::Layers { waived, .. }) if !waived.contains(&Layer::Cgroup) => {
+        (Some(limits), LayerPlan::Layers { waived, .. }) if !waived.contains(&Layer::Cgroup) => {
             ControlGroup::create(limits).map_err(|reason| LayerStatus::Missing { reason })
         }
         _ => Err(LayerStatus::Waived),
@@ -390,7 +392,7 @@ fn introduce(
 }
 
 /// Waits for a guard whose control socket is closed, as long as the number of its survivors falls.
-fn bury(guard: &mut Child) -> Result<(), ShellError> {
+fn reap_guard(guard: &mut Child) -> Result<(), ShellError> {
     let process = number_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
     let mut detector = StallDetector::new(LONGEST_KILL);
     let mut waits: u32 = 0;
@@ -403,7 +405,7 @@ fn bury(guard: &mut Child) -> Result<(), ShellError> {
             Err(source) => return Err(ShellError::Processes { source }),
         }
         waits += 1;
-        if waits.is_multiple_of(WAITS_FOR_A_LOOK) {
+        if waits.is_multiple_of(WAITS_PER_LOOK) {
             let (left, pace) = process.map_or(Ok((0, Pace::Still)), tree::left_below)?;
             if detector.is_over(left, pace) {
                 // The guard goes on killing. It must not be killed: no other process would do its work.
@@ -443,7 +445,7 @@ fn require_command(command: &str) -> Result<(), ShellError> {
 
 /// Waits between two looks at all processes. A look takes longer than asking after one child, and most guards
 /// end at once.
-const WAITS_FOR_A_LOOK: u32 = 20;
+const WAITS_PER_LOOK: u32 = 20;
 
 /// Runs in a subshell, which leaves no variable behind. Other shells have neither arrays nor `@Q` nor `^^`.
 const PROOF: &str = r#"( proof=(a 'shell b'); [[ ${BASH_VERSINFO[0]} -ge 4 ]] && printf '%s' "${proof[@]@Q}" "${proof[1]^^}" )"#;
@@ -455,7 +457,7 @@ const PROVEN: &[u8] = b"'a''shell b'SHELL B";
 const PROOF_BYTES: u64 = 64 << 10;
 
 /// Bytes of that output that an error quotes.
-const TOLD_BYTES: usize = 256;
+const QUOTED_PROOF_BYTES: usize = 256;
 
 /// Bash answers within milliseconds; on a busy machine it takes longer.
 const PROOF_TIME: Duration = Duration::from_secs(10);

@@ -17,14 +17,14 @@ use rustix::{
 use crate::{
     SessionMount, SessionSpec, ShellError,
     protected::ProtectedPlaces,
-    wire::{Plan, SessionSetup, SetupPath},
+    wire::{LayerPlan, SessionSetup, SetupPath},
 };
 
 /// Makes the setup message and its handles: the canary's first, then one for each path, then that of the
 /// control group if there is one.
 pub(crate) fn setup(
     spec: &SessionSpec,
-    plan: Plan,
+    plan: LayerPlan,
     protected: ProtectedPlaces,
     group: Result<(OwnedFd, GroupProof), LayerStatus>,
 ) -> Result<(SessionSetup, Vec<OwnedFd>), ShellError> {
@@ -85,7 +85,7 @@ fn require_name(mount: &SessionMount) -> Result<(), ShellError> {
     let is_usable = !mount.name.is_empty()
         && mount.name.len() <= 64
         && mount.name.bytes().all(is_plain)
-        && !TAKEN.contains(&mount.name.as_str());
+        && !RESERVED_NAMES.contains(&mount.name.as_str());
     if is_usable { Ok(()) } else { Err(ShellError::MountName { name: mount.name.clone() }) }
 }
 
@@ -179,4 +179,4 @@ const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 const TOO_WIDE: [&str; 9] = ["/", "/home", "/run", "/proc", "/sys", "/dev", "/etc", "/root", "/var"];
 
 /// Names that the session's root folder uses for system folders.
-const TAKEN: [&str; 9] = ["bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "usr"];
+const RESERVED_NAMES: [&str; 9] = ["bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "usr"];

@@ -71,7 +71,7 @@ pub(crate) struct Watcher {
 #[derive(Debug)]
 pub(crate) struct CommandWatch {
     root: Process,
-    told: Arc<BreachSignal>,
+    signal: Arc<BreachSignal>,
     shared: Arc<SharedWatch>,
 }
 
@@ -115,7 +115,7 @@ impl Watcher {
         meter: Meter,
     ) -> io::Result<Self> {
         let shared = Arc::new(SharedWatch::default());
-        let theirs = Arc::clone(&shared);
+        let thread_shared = Arc::clone(&shared);
         thread::Builder::new().name("shell-watch".to_owned()).spawn(move || {
             // Realtime priority, where permitted: a bomb would leave the watch too little of the processors
             // to stop it.
@@ -124,7 +124,7 @@ impl Watcher {
                 // An error is ignored: unreadable memory is counted by its addresses.
                 let _ = portcullis_confine::process::look_as(user);
             }
-            theirs.serve(session, &meter);
+            thread_shared.serve(session, &meter);
         })?;
         Ok(Self { shared, memory_bytes })
     }
@@ -136,12 +136,12 @@ impl Watcher {
     pub(crate) fn watch(&self, root: Process, processes: usize) -> Result<CommandWatch, ShellError> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(ShellError::channel)?;
-        let told =
+        let signal =
             Arc::new(BreachSignal { breach: OnceLock::new(), wake, is_forgotten: AtomicBool::new(false) });
         let bounds = CommandBounds { processes, memory_bytes: self.memory_bytes };
-        self.shared.lock().commands.push(WatchedCommand::new(root, bounds, Arc::clone(&told)));
+        self.shared.lock().commands.push(WatchedCommand::new(root, bounds, Arc::clone(&signal)));
         self.shared.changed.notify_one();
-        Ok(CommandWatch { root, told, shared: Arc::clone(&self.shared) })
+        Ok(CommandWatch { root, signal, shared: Arc::clone(&self.shared) })
     }
 }
 
@@ -155,13 +155,13 @@ impl Drop for Watcher {
 impl CommandWatch {
     /// The reason for which the command was killed, if it was.
     pub(crate) fn breach(&self) -> Option<Breach> {
-        self.told.breach.get().map(|verdict| verdict.breach)
+        self.signal.breach.get().map(|reason| reason.breach)
     }
 
     /// The memory of the command and its jobs when it was killed for that.
     pub(crate) fn memory_of_breach(&self) -> Option<u64> {
-        let verdict = self.told.breach.get().filter(|verdict| verdict.breach == Breach::Memory)?;
-        Some(verdict.memory_bytes)
+        let reason = self.signal.breach.get().filter(|reason| reason.breach == Breach::Memory)?;
+        Some(reason.memory_bytes)
     }
 
     /// Kills everything below the command's init.
@@ -173,14 +173,14 @@ impl CommandWatch {
 impl AsFd for CommandWatch {
     /// Readable once there is a breach.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.told.wake.as_fd()
+        self.signal.wake.as_fd()
     }
 }
 
 impl Drop for CommandWatch {
     fn drop(&mut self) {
-        self.told.is_forgotten.store(true, Ordering::Release);
-        self.shared.lock().commands.retain(|watched| !Arc::ptr_eq(&watched.told, &self.told));
+        self.signal.is_forgotten.store(true, Ordering::Release);
+        self.shared.lock().commands.retain(|watched| !Arc::ptr_eq(&watched.signal, &self.signal));
     }
 }
 
@@ -196,7 +196,7 @@ impl SharedWatch {
                 watched.look(meter);
                 let mut state = self.lock();
                 if let Some(known) =
-                    state.commands.iter_mut().find(|known| Arc::ptr_eq(&known.told, &watched.told))
+                    state.commands.iter_mut().find(|known| Arc::ptr_eq(&known.signal, &watched.signal))
                 {
                     *known = watched;
                 }

@@ -54,7 +54,7 @@ pub(crate) struct SessionSetup {
     pub(crate) apart: Option<SeparateUser>,
     /// Variables besides those that every session has.
     pub(crate) environment: Vec<(String, String)>,
-    pub(crate) plan: Plan,
+    pub(crate) plan: LayerPlan,
     /// Paths to make read-only, as the session's own file tree names them. Unused without such a tree.
     pub(crate) protected: Vec<PathBuf>,
     /// Folders that must stay where they are, likewise.
@@ -73,7 +73,7 @@ pub(crate) struct SetupPath {
 
 /// The layers by which a session confines itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Plan {
+pub(crate) enum LayerPlan {
     /// No layer.
     Nothing,
     /// All layers that work here.
@@ -156,10 +156,10 @@ pub enum StateAfter {
 /// A connected pair of sockets, the daemon's end first. On the daemon's end the kernel adds the sender of
 /// each message. Both ends are closed on `exec`.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) =
+    let (daemon_end, session_end) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    rustix::net::sockopt::set_socket_passcred(&ours, true)?;
-    Ok((ours, theirs))
+    rustix::net::sockopt::set_socket_passcred(&daemon_end, true)?;
+    Ok((daemon_end, session_end))
 }
 
 pub(crate) fn send(

@@ -13,7 +13,7 @@ use crate::enter_stock_container;
 
 /// A system call, or the uses of it with certain arguments.
 #[derive(Clone, Copy, Debug)]
-pub enum Call {
+pub enum SyscallUse {
     /// All uses.
     Any(libc::c_long),
     /// Uses whose first argument has this bit.
@@ -26,20 +26,20 @@ pub enum Call {
 
 /// The environment around a daemon.
 #[derive(Clone, Copy, Debug)]
-pub enum Outer {
+pub enum KernelEnvironment {
     /// Nothing.
     Nothing,
     /// The filter of a stock container engine.
     StockContainer,
     /// These calls return an error. 0 pretends success: the call returns without effect.
-    Answer(&'static [(Call, libc::c_int)]),
+    Errno(&'static [(SyscallUse, libc::c_int)]),
 }
 
-impl Outer {
+impl KernelEnvironment {
     /// A kernel without Landlock and without seccomp filters.
-    pub const BARE: Self = Self::Answer(&[
-        (Call::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS),
-        (Call::Any(libc::SYS_seccomp), libc::ENOSYS),
+    pub const BARE: Self = Self::Errno(&[
+        (SyscallUse::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS),
+        (SyscallUse::Any(libc::SYS_seccomp), libc::ENOSYS),
     ]);
 
     /// Runs a function in a thread inside this environment.
@@ -53,7 +53,7 @@ impl Outer {
                 match self {
                     Self::Nothing => {}
                     Self::StockContainer => enter_stock_container(),
-                    Self::Answer(answers) => answer(answers),
+                    Self::Errno(answers) => answer(answers),
                 }
                 start()
             });
@@ -62,7 +62,7 @@ impl Outer {
     }
 }
 
-fn answer(answers: &[(Call, libc::c_int)]) {
+fn answer(answers: &[(SyscallUse, libc::c_int)]) {
     // A filter has only one errno, so there is one filter for each.
     let mut by_errno: BTreeMap<libc::c_int, BTreeMap<i64, Vec<SeccompRule>>> = BTreeMap::new();
     for (call, errno) in answers {
@@ -84,17 +84,19 @@ fn answer(answers: &[(Call, libc::c_int)]) {
     }
 }
 
-fn rule(call: Call) -> (i64, Option<SeccompRule>) {
+fn rule(call: SyscallUse) -> (i64, Option<SeccompRule>) {
     let (number, index, length, operator, value) = match call {
-        Call::Any(number) => return (number, None),
-        Call::WithFlag(number, flag) => {
+        SyscallUse::Any(number) => return (number, None),
+        SyscallUse::WithFlag(number, flag) => {
             let flag = u64::from(flag.cast_unsigned());
             (number, 0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)
         }
-        Call::WithFirst(number, value) => {
+        SyscallUse::WithFirst(number, value) => {
             (number, 0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value.cast_unsigned()))
         }
-        Call::WithPointer(number, index) => (number, index, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0),
+        SyscallUse::WithPointer(number, index) => {
+            (number, index, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)
+        }
     };
     let condition = SeccompCondition::new(index, length, operator, value).unwrap();
     (number, Some(SeccompRule::new(vec![condition]).unwrap()))

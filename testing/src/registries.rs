@@ -45,7 +45,7 @@ pub fn registry(addition: &str) -> (TempDir, ToolRegistry) {
 #[must_use]
 pub fn approval_request() -> ApprovalRequest {
     let (_state, registry) = registry("[tools.echo]\napproval = \"ask\"\nprofile = \"WorkspaceRead\"\n");
-    let keeps = Arc::new(Keeps::default());
+    let keeps = Arc::new(RecordingApprover::default());
     let mut caller = Caller::new("tester", "run");
     caller.approver = Some(Arc::clone(&keeps) as Arc<dyn Approver>);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -56,10 +56,10 @@ pub fn approval_request() -> ApprovalRequest {
 
 /// An approver that keeps the request and denies.
 #[derive(Default)]
-struct Keeps(Mutex<Option<ApprovalRequest>>);
+struct RecordingApprover(Mutex<Option<ApprovalRequest>>);
 
 #[async_trait]
-impl Approver for Keeps {
+impl Approver for RecordingApprover {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
         *self.0.lock().expect("not poisoned") = Some(request.clone());
         ApprovalAnswer::Deny { reason: None }

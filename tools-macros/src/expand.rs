@@ -187,7 +187,7 @@ fn body(facade: &TokenStream, names: &CompanionNames, output: &ReturnType, model
 fn convert(facade: &TokenStream, function: &Ident, passed: &[TokenStream], span: Span) -> TokenStream {
     let mut called = function.clone();
     called.set_span(span);
-    let ask = respan(quote!(#facade::returned::Ask::about), span);
+    let ask = respan(quote!(#facade::returned::TypeQuestion::about), span);
     let call = quote_spanned!(span=> #called(#(#passed),*).await);
     let split = quote_spanned!(span=> (&&#ask(&__portcullis_returned)).split().split(__portcullis_returned));
     let output = quote_spanned!(span=> (&&&&#ask(&__portcullis_value)).output().output(__portcullis_value));

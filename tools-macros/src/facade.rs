@@ -19,7 +19,10 @@ pub(crate) fn path(given: Option<&LitStr>, errors: &mut Errors) -> TokenStream {
             Err(_) => {
                 errors.at(
                     given,
-                    format!("`{}` is no path: write `crate = \"my_crate::sdk\"`, for example", given.value()),
+                    format!(
+                        "`{}` is not a path: write `crate = \"my_crate::sdk\"`, for example",
+                        given.value()
+                    ),
                 );
                 path(None, errors)
             }

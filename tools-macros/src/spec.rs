@@ -166,7 +166,7 @@ fn default_value(facade: &TokenStream, names: &CompanionNames, index: usize, val
                     #[allow(unused_imports)]
                     use #facade::returned::{Showable as _, Unshowable as _};
                     let __portcullis_default = #structure::#default();
-                    (&&#facade::returned::Ask::about(&__portcullis_default)).show()(__portcullis_default)
+                    (&&#facade::returned::TypeQuestion::about(&__portcullis_default)).show()(__portcullis_default)
                 })
             }
         }

@@ -278,7 +278,7 @@ fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> ToolHints 
     for alias in keys.aliases.iter().flatten() {
         let text = alias.value();
         if !good(&text) {
-            errors.at(alias, format!("`{}` is no tool name: {RULE}", text.escape_default()));
+            errors.at(alias, format!("`{}` is not a tool name: {RULE}", text.escape_default()));
         } else if name == Some(text.as_str()) {
             errors.at(alias, "this is the tool's name: remove it from the aliases");
         } else if aliases.contains(&text) {
@@ -328,7 +328,7 @@ fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String
     match &keys.name {
         Some(name) if good(&name.value()) => Some(name.value()),
         Some(name) => {
-            errors.at(name, format!("`{}` is no tool name: {RULE}", name.value().escape_default()));
+            errors.at(name, format!("`{}` is not a tool name: {RULE}", name.value().escape_default()));
             None
         }
         None => {
@@ -336,7 +336,8 @@ fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String
             if good(&name) {
                 return Some(name);
             }
-            errors.at(function, format!("`{name}` is no tool name: {RULE}; write `#[tool(name = \"…\")]`"));
+            errors
+                .at(function, format!("`{name}` is not a tool name: {RULE}; write `#[tool(name = \"…\")]`"));
             None
         }
     }

@@ -135,8 +135,8 @@ pub(crate) async fn ask(
     let no = |code, reason| Err(NotApproved { code, reason });
     let Some(approver) = approver else { return no(DenialCode::ApprovalUnavailable, None) };
     let (approver, request) = (Arc::clone(approver), request.clone());
-    let asked = spawn::apart(async move { approver.decide(&request).await });
-    match tokio::time::timeout(APPROVAL_TIMEOUT, asked).await {
+    let answering = spawn::apart(async move { approver.decide(&request).await });
+    match tokio::time::timeout(APPROVAL_TIMEOUT, answering).await {
         Err(_elapsed) => no(DenialCode::ApprovalTimedOut, None),
         // The approver panicked.
         Ok(None) => no(DenialCode::ApprovalUnavailable, None),

@@ -20,7 +20,7 @@ use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 use crate::{
     builder::RegistryBuilder,
     error::BootstrapError,
-    modules::{ModuleError, ModuleOrigin, ModulesFolder, place, read_file},
+    modules::{ModuleError, ModuleOrigin, ModulesFolder, modules_path, read_file},
     registry::ToolRegistry,
     sandbox::links::PrivatePaths,
     sandbox::mounts::MountTable,
@@ -189,7 +189,7 @@ async fn add_named(builder: &mut RegistryBuilder, path: &Path) -> Result<(), Boo
     let name = path.display().to_string();
     let added = match read_file(path) {
         Ok(wasm) => {
-            builder.add_outside(name.clone(), &wasm, ModuleOrigin::Named).await.map_err(ModuleError::from)
+            builder.add_foreign(name.clone(), &wasm, ModuleOrigin::Named).await.map_err(ModuleError::from)
         }
         Err(error) => Err(error),
     };
@@ -203,7 +203,7 @@ async fn add_found(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
         let added = match name {
             Ok(name) => match folder.read(name) {
                 Ok(wasm) => {
-                    let added = builder.add_outside(name.to_owned(), &wasm, ModuleOrigin::Found).await;
+                    let added = builder.add_foreign(name.to_owned(), &wasm, ModuleOrigin::Found).await;
                     added.map_err(ModuleError::from)
                 }
                 Err(error) => Err(error),
@@ -336,7 +336,7 @@ impl PolicyFiles {
 
     /// Where the modules of a policy lie: absolute, or relative to the operator's file.
     fn modules_folder(&self, policy: &WorkspaceSecurityPolicy) -> Result<Option<PathBuf>, BootstrapError> {
-        let dir = policy.modules_dir().map(|dir| place(dir, self.operator.path.as_deref()));
+        let dir = policy.modules_dir().map(|dir| modules_path(dir, self.operator.path.as_deref()));
         Ok(dir.transpose()?)
     }
 
@@ -379,7 +379,7 @@ impl PolicyText {
             Err(TrustError::Missing { doubt, .. }) => {
                 tracing::warn!(
                     file = %path.display(), cause = &*doubt as &dyn std::error::Error,
-                    "no policy there; somebody else could put one there, which would not be obeyed, or could have taken it away"
+                    "there is no policy file, but another user could create one here (it would be refused) or may have removed one"
                 );
                 return Err(failed(io::ErrorKind::NotFound.into()));
             }

@@ -191,7 +191,7 @@ impl RegistryBuilder {
     ) -> Result<Self, BootstrapError> {
         let name = name.into();
         if origin == ToolOrigin::ForeignModule {
-            self.add_outside(name, wasm, ModuleOrigin::Named).await?;
+            self.add_foreign(name, wasm, ModuleOrigin::Named).await?;
             return Ok(self);
         }
         let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
@@ -225,7 +225,7 @@ impl RegistryBuilder {
 
     /// Loads a foreign module and asks for its declarations. Whether its tools are registered is decided
     /// when all modules are known.
-    pub(crate) async fn add_outside(
+    pub(crate) async fn add_foreign(
         &mut self,
         name: String,
         wasm: &[u8],
@@ -402,6 +402,6 @@ fn log_recovery(recovery: &Recovery, refused: &[RefusedModule]) {
         tracing::warn!(module = module.name(), error, "a module from outside is refused");
     }
     if !recovery.is_clean() {
-        tracing::warn!(?recovery, "the audit log was mended");
+        tracing::warn!(?recovery, "the audit log was repaired after a crash");
     }
 }

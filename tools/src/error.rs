@@ -32,7 +32,7 @@ pub enum BootstrapError {
         source: std::io::Error,
     },
     /// Another user could change the operator's policy, or a folder on its path.
-    #[error("the policy file `{}` is not obeyed", path.display())]
+    #[error("the policy file `{}` is refused", path.display())]
     UntrustedPolicy {
         /// The policy file's path.
         path: PathBuf,
@@ -42,7 +42,7 @@ pub enum BootstrapError {
     },
     /// The policy requires a layer that this kernel lacks.
     #[error(
-        "the policy requires `{layer}`, which is not to be had here: {reason}; to run without it, take it out of `require` in the policy"
+        "the policy requires `{layer}`, which is not available here: {reason}; to run without it, take it out of `require` in the policy"
     )]
     MissingLayer {
         /// The name of the missing layer.
@@ -57,7 +57,7 @@ pub enum BootstrapError {
     #[error("the state folder cannot be used")]
     State(#[from] StateError),
     /// There is no folder to keep state in.
-    #[error("neither XDG_STATE_HOME nor HOME is set, so there is no place for state; name one")]
+    #[error("neither XDG_STATE_HOME nor HOME is set, so there is no folder for state; name one")]
     NoHome,
     /// The audit log cannot be used, so no call may run.
     #[error("the audit log cannot be used")]
@@ -81,7 +81,7 @@ pub enum BootstrapError {
         source: ModuleError,
     },
     /// The lock of approvals cannot be read, so it is unknown what was approved.
-    #[error("it cannot be known which modules were approved")]
+    #[error("the approvals of modules cannot be read")]
     Lock(#[from] LockError),
     /// The tools cannot be registered together.
     #[error("the tools cannot be registered")]

@@ -24,7 +24,7 @@ use tracing::warn;
 /// agent fills the disk. The oldest are evicted first.
 pub const MAX_STORE_BYTES: u64 = 256 << 20;
 
-/// The most outputs: 1 024. Every new output lists the folder, so listing must stay cheap.
+/// The most outputs: 1,024. Every new output lists the folder, so listing must stay cheap.
 pub const MAX_STORED_OUTPUTS: usize = 1_024;
 
 /// The longest output: 16 MiB, twice the limit of a guest's result.

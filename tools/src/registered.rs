@@ -57,8 +57,8 @@ impl RegisteredTool {
             origin,
             standing: Standing::Unpinned,
         };
-        let said = DeclaredExtras { label: tool.label(), output_schema: tool.output_schema(), meta };
-        Self::new(decl, said, facts, NativeTool(tool))
+        let extras = DeclaredExtras { label: tool.label(), output_schema: tool.output_schema(), meta };
+        Self::new(decl, extras, facts, NativeTool(tool))
     }
 
     /// A tool of a module, from its declaration. For a foreign module, the lock holds the approval.
@@ -118,11 +118,11 @@ impl RegisteredTool {
 
     fn new(
         decl: FunctionDecl,
-        said: DeclaredExtras,
+        extras: DeclaredExtras,
         facts: ToolFacts,
         backend: impl Backend + 'static,
     ) -> Result<Self, RegistryError> {
-        let DeclaredExtras { label, output_schema, meta } = said;
+        let DeclaredExtras { label, output_schema, meta } = extras;
         let aliases = meta.aliases.iter().map(|alias| parse_name(alias)).collect::<Result<_, _>>()?;
         let schema = ArgumentSchema::compile(&decl.parameters)
             .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?

@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ToolRegistry {
     host: Host,
-    setup: Arc<BuildFindings>,
+    findings: Arc<BuildFindings>,
 }
 
 /// The findings of building a registry: for listings and approvals, not for calls.
@@ -48,11 +48,11 @@ impl ToolRegistry {
     }
 
     /// The registry of this host. Operations call their steps in a separate registry.
-    pub(crate) fn new(mut host: Host, steps: Option<ToolTable>, setup: BuildFindings) -> Self {
-        let setup = Arc::new(setup);
+    pub(crate) fn new(mut host: Host, steps: Option<ToolTable>, findings: BuildFindings) -> Self {
+        let findings = Arc::new(findings);
         host.steps =
-            steps.map(|steps| Arc::new(Self { host: host.of_steps(steps), setup: Arc::clone(&setup) }));
-        Self { host, setup }
+            steps.map(|steps| Arc::new(Self { host: host.of_steps(steps), findings: Arc::clone(&findings) }));
+        Self { host, findings }
     }
 
     /// Calls a tool: resolve, check, admit, authorize, run, shape, record (specification 004, "Execution
@@ -162,13 +162,13 @@ impl ToolRegistry {
     /// Warnings about policy entries whose tools are absent, which are no faults.
     #[must_use]
     pub fn idle_entries(&self) -> &[PolicyFault] {
-        &self.setup.idle
+        &self.findings.idle
     }
 
     /// The foreign modules that were refused, and why.
     #[must_use]
     pub fn refused_modules(&self) -> &[RefusedModule] {
-        &self.setup.refused
+        &self.findings.refused
     }
 
     /// The policy's assignment to a tool. The denial if the policy refuses the tool, or one of its steps,
@@ -213,8 +213,8 @@ impl ToolRegistry {
     }
 
     /// The findings of building the registry.
-    pub(crate) fn setup(&self) -> &BuildFindings {
-        &self.setup
+    pub(crate) fn findings(&self) -> &BuildFindings {
+        &self.findings
     }
 
     fn pending(&self, call: &ToolCall, caller: &Caller) -> PendingRecord {

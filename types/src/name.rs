@@ -69,7 +69,7 @@ impl From<ToolName> for String {
 
 /// A text that cannot name a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{}` is no tool name: 1 to 64 characters of a-z, 0-9, `_` and `-` are allowed", name.escape_default())]
+#[error("`{}` is not a tool name: 1 to 64 characters of a-z, 0-9, `_` and `-` are allowed", name.escape_default())]
 pub struct InvalidToolName {
     /// The refused text.
     pub name: String,

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest guest path: 4 096 bytes, Linux's `PATH_MAX`.
+/// The longest guest path: 4,096 bytes, Linux's `PATH_MAX`.
 pub const MAX_GUEST_PATH_BYTES: usize = 4096;
 
 /// The mount that relative paths start in.

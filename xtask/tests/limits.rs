@@ -45,11 +45,194 @@ fn the_times_of_file_tools_are_those_of_their_attributes() {
     assert_eq!(found, 6);
 }
 
+/// The rows of the same table for `vault_copyto`, whose steps have its time, and for native tools.
 #[test]
-fn every_number_is_that_of_the_code() {
+fn the_times_of_other_core_tools_are_those_of_the_code() {
+    let (root, constants) = workspace();
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect("readable");
+    let document = read("docs/operating.md");
+    let seconds = |name: &str, file: &str| match of_file(&constants, name, file).as_deref() {
+        Some([Value::Time(time)]) => time.as_secs(),
+        other => panic!("{name} in {file}: {other:?}"),
+    };
+    let check = |tool: &str, seconds: u64| {
+        let row = document.lines().find(|line| line.starts_with(&format!("| `{tool}`")));
+        let row = row.unwrap_or_else(|| panic!("docs/operating.md has no row of `{tool}`"));
+        assert!(row.contains(&format!(", {seconds} s |")), "{tool} has {seconds} s; the document: {row}");
+    };
+    let copy = seconds("TIMEOUT", "tools/src/vault/tool.rs");
+    check("vault_copyto", copy);
+    for step in ["read_step", "write_step"] {
+        let text = read(&format!("guest-tools/src/vault_copyto/{step}.rs"));
+        assert!(
+            text.contains(&format!("timeout = \"{copy}s\"")),
+            "{step} has not the {copy} s of its operation"
+        );
+    }
+    let default = seconds("DEFAULT_TIMEOUT", "types/src/tool.rs");
+    for native in ["output_read", "get_current_time", "echo", "add", "failing_tool"] {
+        check(native, default);
+    }
+}
+
+/// The structs of limits: their file, and whether docs/limits.md has a table of them.
+const STRUCTS: [(&str, &str, bool); 4] = [
+    ("SessionLimits", "shell-daemon/src/server/config.rs", true),
+    ("ServiceLimits", "shell-daemon/src/server/config.rs", true),
+    ("ProviderLimits", "agent/src/providers/settings.rs", true),
+    ("McpLimits", "mcp/src/limits.rs", false),
+];
+
+/// Each field's documentation says its default, and so does its row in docs/limits.md.
+#[test]
+fn the_defaults_of_structs_are_those_of_the_documents() {
+    let (root, constants) = workspace();
+    let document = fs::read_to_string(root.join("docs/limits.md")).expect("readable");
+    let mut wrong = Vec::new();
+    for (name, file, has_table) in STRUCTS {
+        let text = fs::read_to_string(root.join(file)).expect("readable");
+        let fields = defaults(&text, name);
+        assert!(fields.len() > 5, "{name}: {fields:?}");
+        let table = document.split_once(&format!("(`{name}`,")).map_or("", |(_, rest)| {
+            rest.split_once("\n\n")
+                .map_or("", |(_, rest)| rest.split_once("\n\n").map_or(rest, |(table, _)| table))
+        });
+        for (field, expression) in fields {
+            let Some(&[value]) = values(&expression, &constants).as_deref() else {
+                wrong.push(format!("{name}::{field}: {expression} is not read"));
+                continue;
+            };
+            let said = documentation(&text, name, &field);
+            let said = said.split_once("Default:").map_or("", |(_, said)| said);
+            if !cell_states(said, value) {
+                wrong
+                    .push(format!("{name}::{field}: its documentation says {said:?}, the code {expression}"));
+            }
+            let row = table.lines().find(|line| line.contains(&format!("(`{field}`)")));
+            let cell =
+                row.and_then(|row| row.trim_matches('|').rsplit_once(" | ")).map_or("", |(_, cell)| cell);
+            if has_table && !cell_states(cell, value) {
+                wrong.push(format!("{name}::{field}: docs/limits.md says {cell:?}, the code {expression}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Sentences of the documents, with `{}` in place of a constant's value and its unit.
+const SENTENCES: [(&str, &str, &str, &str); 11] = [
+    ("docs/operating.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
+    ("docs/agent.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
+    ("docs/policy.md", "no answer came within {} |", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
+    ("docs/audit.md", "| `queue_full` | `resource_limit` | {} calls", "MAX_QUEUED", "tools/src/slots.rs"),
+    ("docs/audit.md", "more than {} progress and update frames", "MAX_STREAM_FRAMES", "sandbox/src/stdio.rs"),
+    ("docs/audit.md", "the guest sent more than {}", "MAX_TRANSFER_BYTES", "types/src/frame.rs"),
+    ("docs/operating.md", "any bytes, at most {};", "MAX_TRANSFER_BYTES", "types/src/frame.rs"),
+    ("docs/mcp.md", "10 run and {} wait", "MAX_QUEUED", "tools/src/slots.rs"),
+    ("docs/mcp.md", " KiB, {} headers", "MAX_HEADERS", "mcp/src/http/listen.rs"),
+    ("docs/mcp.md", "| data that a client leaves unread | {},", "UNACKNOWLEDGED", "mcp/src/http/listen.rs"),
+    ("docs/limits.md", "names none (`command_timeout`) | {} |", "TIMEOUT", "tools/src/shell/tool.rs"),
+];
+
+#[test]
+fn sentences_of_the_documents_have_the_values_of_constants() {
+    let (root, constants) = workspace();
+    let mut wrong = Vec::new();
+    for (document, sentence, name, file) in SENTENCES {
+        let text = fs::read_to_string(root.join(document)).expect("readable");
+        let (before, after) = sentence.split_once("{}").expect("a place for the value");
+        let value = of_file(&constants, name, file).and_then(|values| values.first().copied());
+        let value = value.unwrap_or_else(|| panic!("{name} in {file} is not read"));
+        let is_said = text.split(before).skip(1).any(|rest| {
+            let cell = if after.is_empty() {
+                rest.lines().next()
+            } else {
+                rest.split_once(after).map(|(cell, _)| cell)
+            };
+            cell.is_some_and(|cell| cell.len() < 40 && cell_states(cell, value))
+        });
+        if !is_said {
+            wrong.push(format!("{document} does not say {sentence:?} with {name} ({value:?})"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_agents_manual_has_the_limits_of_a_provider() {
+    let (root, constants) = workspace();
+    let text = fs::read_to_string(root.join("agent/src/providers/settings.rs")).expect("readable");
+    let fields: BTreeMap<String, String> = defaults(&text, "ProviderLimits").into_iter().collect();
+    let number = |field: &str| match values(&fields[field], &constants).as_deref() {
+        Some([Value::Time(time)]) => time.as_secs(),
+        Some([Value::Number(number)]) => *number,
+        other => panic!("{field}: {other:?}"),
+    };
+    assert_eq!(number("retries"), 3, "the manual says \"three times at most\"");
+    let manual = fs::read_to_string(root.join("docs/agent.md")).expect("readable");
+    for said in [
+        "three times at most".to_owned(),
+        format!("`Retry-After` is honoured up to {} s", number("retry_wait_max")),
+        format!("after {} s of silence or at {} MiB", number("idle"), number("answer_bytes") >> 20),
+    ] {
+        assert!(manual.contains(&said), "docs/agent.md does not say {said:?}");
+    }
+}
+
+/// A heartbeat of a call is passed on to a client unless a report was sent shortly before it. So that time must be
+/// shorter than the time between two heartbeats.
+#[test]
+fn a_heartbeat_is_not_swallowed_by_the_one_before_it() {
+    let (_, constants) = workspace();
+    let time = |file: &str| match of_file(&constants, "SILENCE", file).as_deref() {
+        Some([Value::Time(time)]) => *time,
+        other => panic!("SILENCE in {file}: {other:?}"),
+    };
+    assert!(time("mcp/src/reports.rs") < time("tools/src/pipeline/heartbeat.rs"));
+}
+
+/// The root, and all constants of the workspace.
+fn workspace() -> (&'static Path, Constants) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root");
     let mut constants = Constants::new();
     collect(root, root, &mut constants);
+    (root, constants)
+}
+
+/// The value of a constant that a file defines.
+fn of_file(constants: &Constants, name: &str, file: &str) -> Option<Vec<Value>> {
+    let (_, expression) = constants.get(name)?.iter().find(|(path, _)| path == file)?;
+    values(expression, constants)
+}
+
+/// The fields of a struct and their expressions in its `Default`.
+fn defaults(text: &str, name: &str) -> Vec<(String, String)> {
+    let Some((_, body)) = text.split_once(&format!("impl Default for {name} {{")) else { return Vec::new() };
+    let body = body.split_once("Self {\n").expect("a struct").1.split_once("        }\n").expect("its end").0;
+    let field = |line: &str| {
+        let (field, expression) = line.trim().trim_end_matches(',').split_once(": ")?;
+        Some((field.to_owned(), expression.to_owned()))
+    };
+    body.lines().filter_map(field).collect()
+}
+
+/// The documentation of a struct's field, in one line.
+fn documentation(text: &str, name: &str, field: &str) -> String {
+    let (_, body) = text.split_once(&format!("pub struct {name} {{")).expect("the struct");
+    let (before, _) = body.split_once(&format!("pub {field}:")).expect("the field");
+    let lines: Vec<&str> = before
+        .lines()
+        .rev()
+        .skip(1)
+        .map_while(|line| line.trim().strip_prefix("///"))
+        .map(str::trim)
+        .collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_number_is_that_of_the_code() {
+    let (root, constants) = workspace();
     let text = fs::read_to_string(root.join("docs/limits.md")).expect("readable");
     let (mut checked, mut wrong) = (0, Vec::new());
     for row in text.lines().filter(|line| line.starts_with("| ")) {
@@ -166,7 +349,14 @@ fn cell_states(cell: &str, value: Value) -> bool {
         }
         Value::Time(time) => (
             time.as_micros(),
-            &[(" µs", 1), (" ms", 1000), (" s", 1_000_000), (" min", 60_000_000), (" h", 3_600_000_000)],
+            &[
+                (" µs", 1),
+                (" ms", 1000),
+                (" s", 1_000_000),
+                (" min", 60_000_000),
+                (" minutes", 60_000_000),
+                (" h", 3_600_000_000),
+            ],
         ),
     };
     units.iter().filter(|(_, size)| count.is_multiple_of(*size)).any(|(unit, size)| {

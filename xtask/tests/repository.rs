@@ -177,19 +177,41 @@ fn the_map_has_the_same_layers() {
     }
 }
 
+/// Whether a word in backticks is the path of a file with one of these ends, or of a folder.
+fn is_path(name: &str, ends: &[&str]) -> bool {
+    !name.starts_with(['/', '.'])
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
+        && !name.contains("NAME")
+        && ends.iter().any(|end| name.ends_with(end))
+}
+
+/// Every source file that a document names exists: by its path from the root, or by the end of one.
+#[test]
+fn the_documents_name_files_that_are_there() {
+    let all: Vec<String> = files("").into_keys().collect();
+    let documents = all.iter().filter(|path| path.starts_with("docs/") && path.ends_with(".md"));
+    let (mut missing, mut names) = (Vec::new(), 0);
+    for document in documents {
+        let text = fs::read_to_string(root().join(document)).expect("readable");
+        for name in text.split('`').skip(1).step_by(2).filter(|name| is_path(name, &[".rs", ".proto"])) {
+            names += 1;
+            let end = format!("/{name}");
+            if !all.iter().any(|path| path == name || path.ends_with(&end)) {
+                missing.push(format!("{document}: {name}"));
+            }
+        }
+    }
+    assert!(names > 150, "only {names} names were found");
+    assert_none("what the documents name and is not there", &missing);
+}
+
 /// Every file and folder that ARCHITECTURE.md names exists: names in a crate's paragraph below the crate, and
 /// all paths from the root.
 #[test]
 fn the_map_names_what_is_there() {
+    const ENDS: [&str; 5] = ["/", ".rs", ".toml", ".proto", ".md"];
     let all: Vec<String> = files("").into_keys().collect();
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("readable");
-    let is_path = |name: &str| {
-        !name.starts_with(['/', '.'])
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
-            && !name.contains("NAME")
-            && (name.ends_with('/')
-                || [".rs", ".toml", ".proto", ".md"].iter().any(|end| name.ends_with(end)))
-    };
     let mut missing = Vec::new();
     let (mut own, mut names) = (String::new(), 0);
     for line in map.lines() {
@@ -198,7 +220,7 @@ fn the_map_names_what_is_there() {
         } else if let Some(folder) = line.strip_prefix("**`").and_then(|rest| rest.split_once("`**")) {
             own = folder.0.to_owned();
         }
-        for name in line.split('`').skip(1).step_by(2).filter(|name| is_path(name)) {
+        for name in line.split('`').skip(1).step_by(2).filter(|name| is_path(name, &ENDS)) {
             names += 1;
             let below = |path: &String| {
                 let path = format!("/{path}");

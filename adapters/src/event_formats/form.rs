@@ -55,7 +55,7 @@ impl FromStr for EventForm {
 
 /// The error of an unknown format name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there is no form `{}`; there are everruns, yoagent and hsafa", name.escape_debug())]
+#[error("there is no form `{}`; use everruns, yoagent or hsafa", name.escape_debug())]
 pub struct UnknownForm {
     /// The name that was given.
     pub name: String,

@@ -129,7 +129,7 @@ fn every_line_is_an_object_with_a_type() {
         assert_eq!(form.as_str().parse(), Ok(form));
     }
     let unknown = "everyone".parse::<EventForm>().expect_err("no such form");
-    assert_eq!(unknown.to_string(), "there is no form `everyone`; there are everruns, yoagent and hsafa");
+    assert_eq!(unknown.to_string(), "there is no form `everyone`; use everruns, yoagent or hsafa");
 }
 
 /// The values of a call whose arguments are streamed.

@@ -6,13 +6,13 @@ use portcullis_agent::{self as agent, AgentEnd};
 use portcullis_types::{Content, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 
-use self::words::arguments_of;
+use self::wire::arguments_of;
 use super::{EventFormat, calls::OpenCalls, ending};
 use crate::yoagent::types as tool;
 
-mod words;
+mod wire;
 
-pub use words::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, StreamDelta, Usage};
+pub use wire::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, StreamDelta, Usage};
 
 /// Event format of specification 002 ("Tool Execution Flow", "Consuming updates in your UI", "Progress
 /// Messages"). As in that project, `type` is the variant's name and every field is in camel case. Programs

@@ -60,13 +60,13 @@ impl AgentTool for ShippedTool {
     async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let args = ToolArgs::parse(&params.to_string())
             .map_err(|error| ToolError::InvalidArgs(error.to_string()))?;
-        let mut ours = portcullis_types::ToolContext::detached(&ctx.tool_name);
-        ours.call_id = ctx.tool_call_id;
-        ours.cancel = ctx.cancel;
-        ours.on_progress = ctx.on_progress;
-        ours.on_update = ctx.on_update.map(|listener| -> portcullis_types::ToolUpdateFn {
+        let mut context = portcullis_types::ToolContext::detached(&ctx.tool_name);
+        context.call_id = ctx.tool_call_id;
+        context.cancel = ctx.cancel;
+        context.on_progress = ctx.on_progress;
+        context.on_update = ctx.on_update.map(|listener| -> portcullis_types::ToolUpdateFn {
             Arc::new(move |partial| listener(partial.into()))
         });
-        self.tool.call(&ours, &args).await.map(Into::into).map_err(|error| (&error).into())
+        self.tool.call(&context, &args).await.map(Into::into).map_err(|error| (&error).into())
     }
 }

@@ -231,7 +231,7 @@ async fn a_hundred_megabytes_of_arguments_are_neither_run_nor_kept() {
 
 #[tokio::test]
 async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
-    struct Odd {
+    struct StubbornExecutor {
         never_blocks: bool,
         begun: tokio::sync::Notify,
     }
@@ -242,7 +242,7 @@ async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
         }
     }
     #[async_trait]
-    impl ToolExecutor for Odd {
+    impl ToolExecutor for StubbornExecutor {
         fn offers(&self) -> Vec<OfferedTool> {
             Vec::new()
         }
@@ -259,7 +259,7 @@ async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
         let config = AgentConfig { grace: Duration::ZERO, ..AgentConfig::new("agent") };
         let store = InMemoryMessageStore::new();
         let script = Script::new([ask_for(&[("a", "t", "{}")])]);
-        let odd = Arc::new(Odd { never_blocks, begun: tokio::sync::Notify::new() });
+        let odd = Arc::new(StubbornExecutor { never_blocks, begun: tokio::sync::Notify::new() });
         let mut agent = AgentLoop::new(config, (), store.clone(), script, Arc::clone(&odd));
         let handle = agent.handle();
         let cancelling = async {

@@ -25,7 +25,7 @@ use super::{ProviderLimits, connector::Connector, settings};
 use crate::{ProviderError, ProviderErrorKind};
 
 /// How long an idle connection is kept for the next request.
-const KEPT: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// An answer whose head has come. [`chunk`] reads its body.
 pub(super) type Response = http::Response<Incoming>;
@@ -76,7 +76,7 @@ fn through(
         }
     };
     let client = legacy::Client::builder(TokioExecutor::new())
-        .pool_idle_timeout(KEPT)
+        .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_timer(TokioTimer::new())
         .build(connector);
     Ok(ProviderClient { client, proxy_authorization })

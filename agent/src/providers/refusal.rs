@@ -47,13 +47,14 @@ impl RequestIdentity {
                 }
                 _ => RetryAdvice::Never,
             };
-            let said = if status.is_redirection() {
+            let reported = if status.is_redirection() {
                 "it is elsewhere, and redirects are not followed; the base URL has to name the place"
                     .to_owned()
             } else {
                 self.words(&ReportedError::in_body(&text(response).await))
             };
-            let error = self.error(kind, &format!("answered {status}: {said}")).with_status(status.as_u16());
+            let error =
+                self.error(kind, &format!("answered {status}: {reported}")).with_status(status.as_u16());
             return Err(FailedRequest { error, again });
         }
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -62,8 +63,8 @@ impl RequestIdentity {
             return Ok(response);
         }
         let got = wire::shown(&self.without_key(media_type));
-        let said = self.words(&ReportedError::in_body(&text(response).await));
-        let what = format!("answered {got:?} instead of {expected}: {said}");
+        let reported = self.words(&ReportedError::in_body(&text(response).await));
+        let what = format!("answered {got:?} instead of {expected}: {reported}");
         Err(FailedRequest::last(self.error(ProviderErrorKind::Malformed, &what)))
     }
 
@@ -75,7 +76,7 @@ impl RequestIdentity {
 
     /// The provider was silent for too long. A retry would most likely wait as long.
     pub(super) fn silent(&self, limit: Duration) -> FailedRequest {
-        let what = format!("said nothing for {} s", limit.as_secs_f64());
+        let what = format!("sent nothing for {} s", limit.as_secs_f64());
         FailedRequest::last(self.error(ProviderErrorKind::Transport, &what))
     }
 

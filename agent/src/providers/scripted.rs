@@ -49,7 +49,7 @@ pub struct ScriptedProvider {
 #[non_exhaustive]
 pub enum ScriptError {
     /// A line is not in the format.
-    #[error("line {line} of the script is none that the format knows")]
+    #[error("line {line} of the script is not in its format")]
     Line {
         /// Which line, counted from 1.
         line: usize,
@@ -173,16 +173,16 @@ impl ScriptedProvider {
     /// [`ProviderKind::Ollama`]. The turn fails where the recorded answer would have.
     #[must_use]
     pub fn then_recorded(self, kind: ProviderKind, body: &[u8]) -> Self {
-        let asked = RequestIdentity { kind, key: None };
-        let mut decoder = AnswerDecoder::new(asked.clone(), ProviderLimits::default().answer_bytes);
-        let mut said = VecDeque::new();
-        let read = decoder.push(body, &mut said).and_then(|()| decoder.finish(&mut said));
+        let identity = RequestIdentity { kind, key: None };
+        let mut decoder = AnswerDecoder::new(identity.clone(), ProviderLimits::default().answer_bytes);
+        let mut deltas = VecDeque::new();
+        let read = decoder.push(body, &mut deltas).and_then(|()| decoder.finish(&mut deltas));
         let failure = match read {
             Ok(true) => None,
-            Ok(false) => Some(asked.cut_off()),
-            Err(fault) => Some(asked.unreadable(fault)),
+            Ok(false) => Some(identity.cut_off()),
+            Err(fault) => Some(identity.unreadable(fault)),
         };
-        let mut pieces: VecDeque<ScriptedItem> = said.into_iter().map(ScriptedItem::Delta).collect();
+        let mut pieces: VecDeque<ScriptedItem> = deltas.into_iter().map(ScriptedItem::Delta).collect();
         pieces.extend(failure.map(|failure| ScriptedItem::Fail {
             kind: failure.error.kind(),
             message: failure.error.to_string(),

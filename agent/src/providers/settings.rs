@@ -166,7 +166,7 @@ impl ProviderSettings {
         let text = self.base_url.as_deref().unwrap_or_else(|| self.kind.default_base_url());
         // The address may hold a password, so errors do not show it before that is ruled out.
         let url = Url::parse(text)
-            .map_err(|error| wrong(format!("the {} base URL is no URL", self.kind)).with_source(error))?;
+            .map_err(|error| wrong(format!("the {} base URL is not a URL", self.kind)).with_source(error))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(wrong("the base URL holds a name or a password; the key goes elsewhere".to_owned()));
         }
@@ -184,7 +184,7 @@ impl ProviderSettings {
         }
         if self.key.is_none() && is_any_own(&url) {
             let hint = self.kind.key_variable().unwrap_or("the settings");
-            return Err(wrong(format!("{url} wants a key, and there is none ({hint})")));
+            return Err(wrong(format!("{url} needs a key, and there is none ({hint})")));
         }
         Ok(url)
     }

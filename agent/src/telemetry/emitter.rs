@@ -19,9 +19,9 @@ use portcullis_types::async_trait;
 use super::{
     super::{AgentEvent, EventEmitter},
     TelemetrySettings,
+    attribute_names::ABANDONED,
     instruments::Instruments,
     run::Run,
-    words::ABANDONED,
 };
 
 /// Records an agent's runs as spans and metrics, and passes every event on to another emitter (`()` for
@@ -97,7 +97,7 @@ impl<E> Telemetry<E> {
             }
             AgentEvent::AgentEnd { end } => {
                 if let Some(run) = open.take() {
-                    run.end(settings, instruments, super::words::error_type(end).as_deref());
+                    run.end(settings, instruments, super::attribute_names::error_type(end).as_deref());
                 }
             }
             event => {

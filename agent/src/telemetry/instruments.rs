@@ -10,7 +10,7 @@ use opentelemetry::{
 use super::{
     super::Usage,
     TelemetrySettings,
-    words::{
+    attribute_names::{
         AGENT_NAME, CHAT, ERROR_TYPE, MODEL, OPERATION, OTHER, PROVIDER, TOKEN_TYPE, TOOL_NAME, TOOL_TYPE,
     },
 };

@@ -8,7 +8,7 @@ use opentelemetry::{
     trace::{Span, SpanKind, Status, Tracer},
 };
 
-use super::words::ERROR_TYPE;
+use super::attribute_names::ERROR_TYPE;
 
 /// An open span. Its end is its start plus the monotonic time since, so that setting the clock changes
 /// neither the span nor its metric.

@@ -11,8 +11,9 @@
 //! | `run.rs` | a run's open spans |
 //! | `measured.rs` | a span with a measured duration |
 //! | `instruments.rs` | the histograms |
-//! | `words.rs` | names of attributes, and our values for errors and ends |
+//! | `attribute_names.rs` | names of attributes, and our values for errors and ends |
 
+mod attribute_names;
 mod emitter;
 mod instruments;
 mod measured;
@@ -20,7 +21,6 @@ mod run;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub use emitter::Telemetry;
 pub use run::MAX_TRACED_CALLS;

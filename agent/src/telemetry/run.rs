@@ -12,13 +12,13 @@ use portcullis_types::{ToolEvent, ToolResult};
 use super::{
     super::{AgentEvent, StopReason, Usage},
     MAX_CONTENT_BYTES, RecordedContent, TelemetrySettings,
-    instruments::{Instruments, asked, model},
-    measured::MeasuredSpan,
-    words::{
+    attribute_names::{
         ABANDONED, AGENT_ID, AGENT_NAME, CALL_ARGUMENTS, CALL_ID, CALL_RESULT, CHAT, EXECUTE_TOOL,
         FINISH_REASONS, INPUT_TOKENS, INVOKE_AGENT, OPERATION, OUTPUT_TOKENS, PROVIDER, RUN_ID, TOOL_NAME,
         TOOL_TYPE, UNTRACED_CALLS, finish_reason,
     },
+    instruments::{Instruments, asked, model},
+    measured::MeasuredSpan,
 };
 
 /// Limit of calls with an open span. Without it, calls that are requested and never end could fill the

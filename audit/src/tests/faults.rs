@@ -17,10 +17,10 @@ use rustix::io::Errno;
 use super::*;
 use crate::{
     AuditError,
-    writer::{KernelMedium, Medium},
+    writer::{KernelDevice, LogDevice},
 };
 
-/// Acts like the real medium, except where the plan says otherwise.
+/// Acts like the real device, except where the plan says otherwise.
 #[derive(Debug)]
 struct Faulty {
     writes: Mutex<VecDeque<Result<usize, Errno>>>,
@@ -29,24 +29,24 @@ struct Faulty {
     synced: Sender<()>,
 }
 
-impl Medium for &'static Faulty {
+impl LogDevice for &'static Faulty {
     fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno> {
         match self.writes.lock().expect("is whole").pop_front() {
-            None => KernelMedium.write(file, bytes),
-            Some(Ok(some)) => KernelMedium.write(file, &bytes[..some]),
+            None => KernelDevice.write(file, bytes),
+            Some(Ok(some)) => KernelDevice.write(file, &bytes[..some]),
             Some(Err(errno)) => Err(errno),
         }
     }
     fn truncate(&self, file: &File, size: u64) -> Result<(), Errno> {
         if self.truncates.load(Ordering::Relaxed) {
-            KernelMedium.truncate(file, size)
+            KernelDevice.truncate(file, size)
         } else {
             Err(Errno::IO)
         }
     }
     fn sync(&self, file: &File) -> Result<(), Errno> {
         let _ = self.synced.send(());
-        if self.syncs.load(Ordering::Relaxed) { KernelMedium.sync(file) } else { Err(Errno::IO) }
+        if self.syncs.load(Ordering::Relaxed) { KernelDevice.sync(file) } else { Err(Errno::IO) }
     }
 }
 

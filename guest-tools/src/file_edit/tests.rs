@@ -258,7 +258,7 @@ fn a_file_that_changed_meanwhile_is_left_alone() {
     refuse_changed(&target, &before, &path).expect("unchanged");
     fs::write(&target, "other").expect("writes");
     let error = refuse_changed(&target, &before, &path).expect_err("changed");
-    assert_eq!(error.to_string(), "`/shared/a` was changed by somebody else meanwhile: read it again");
+    assert_eq!(error.to_string(), "`/shared/a` was changed concurrently: read it again");
 }
 
 proptest! {

@@ -13,12 +13,12 @@ use memchr::memchr2_iter;
 #[derive(Debug)]
 pub(super) struct LineMatcher {
     matcher: RegexMatcher,
-    sign: Option<Sign>,
+    variants: Option<CaseVariants>,
 }
 
 /// Bytes without which no line matches.
 #[derive(Debug)]
-struct Sign {
+struct CaseVariants {
     rare: Cases,
     /// The byte after it.
     next: Option<Cases>,
@@ -36,18 +36,18 @@ const MOST_FREQUENT: usize = 16;
 
 impl LineMatcher {
     pub(super) fn of(matcher: RegexMatcher) -> Self {
-        Self { matcher, sign: None }
+        Self { matcher, variants: None }
     }
 
     /// Requires that every match of `matcher` contains each of these texts, in any case.
     pub(super) fn of_any_case<'t>(matcher: RegexMatcher, texts: impl IntoIterator<Item = &'t str>) -> Self {
-        let signs = texts.into_iter().flat_map(|text| Sign::all_of(text.as_bytes()));
-        let sign = signs.max_by_key(|(rarity, _)| *rarity).map(|(_, sign)| sign);
-        Self { matcher, sign }
+        let all_variants = texts.into_iter().flat_map(|text| CaseVariants::all_of(text.as_bytes()));
+        let variants = all_variants.max_by_key(|(rarity, _)| *rarity).map(|(_, variants)| variants);
+        Self { matcher, variants }
     }
 }
 
-impl Sign {
+impl CaseVariants {
     /// Each possible sign of a text, with its rarity.
     fn all_of(text: &[u8]) -> impl Iterator<Item = (usize, Self)> {
         text.iter().enumerate().filter_map(|(at, byte)| {
@@ -106,7 +106,7 @@ impl Matcher for LineMatcher {
     }
 
     fn find_candidate_line(&self, haystack: &[u8]) -> Result<Option<LineMatchKind>, NoError> {
-        let Some(Sign { rare, next }) = &self.sign else {
+        let Some(CaseVariants { rare, next }) = &self.variants else {
             return self.matcher.find_candidate_line(haystack);
         };
         let follows =

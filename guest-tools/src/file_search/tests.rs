@@ -394,7 +394,7 @@ fn search_error_names_the_guest_path() {
     refused(
         &json!({"query": "x", "path": "/"}),
         Kind::InvalidArguments,
-        "field 'path': `/` is no mount; search `/shared` or another one",
+        "field 'path': `/` is not a mount; search `/shared` or another one",
     );
     refused(&json!({"query": ""}), Kind::InvalidArguments, "field 'query': it is empty");
     refused(

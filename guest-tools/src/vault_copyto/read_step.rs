@@ -26,7 +26,7 @@ pub async fn vault_copyto_read(
     }
     let total = metadata.len();
     ensure_small(total, &path)?;
-    let (mut sent, mut told) = (0, 0);
+    let (mut sent, mut reported_percent) = (0, 0);
     let mut chunk = vec![0; MAX_CHUNK_BYTES];
     loop {
         let filled = fill(&mut file, &mut chunk).map_err(failed)?;
@@ -38,8 +38,8 @@ pub async fn vault_copyto_read(
         ensure_small(sent, &path)?;
         transfer::send(ctx, &chunk[..filled])?;
         let percent = (sent * 100).checked_div(total).unwrap_or(100).min(100);
-        if percent >= told + PROGRESS_PERCENT && percent < 100 {
-            told = percent;
+        if percent >= reported_percent + PROGRESS_PERCENT && percent < 100 {
+            reported_percent = percent;
             ctx.progress(format!("{percent} % of {total} bytes"));
         }
     }

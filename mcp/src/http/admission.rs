@@ -29,7 +29,7 @@ use tokio::sync::Mutex;
 
 use super::{
     BearerToken, MCP_PATH,
-    answering::{OpenRequest, OpenRequests},
+    open_requests::{OpenRequest, OpenRequests},
 };
 use crate::{
     McpServer,
@@ -128,7 +128,7 @@ pub(super) struct Gate {
     sessions: Arc<LocalSessionManager>,
     /// Held while a session is created, so that two requests cannot both take the last place.
     making: Mutex<()>,
-    answering: OpenRequests,
+    open_requests: OpenRequests,
     /// Fires when the server shall stop.
     stop: CancellationToken,
     service: StreamableHttpService<ClientSession, LocalSessionManager>,
@@ -146,7 +146,7 @@ impl Gate {
         sessions.session_config.keep_alive = Some(limits.idle);
         sessions.session_config.init_timeout = Some(limits.initialize);
         let sessions = Arc::new(sessions);
-        let (served, told) = (server.clone(), stop.clone());
+        let (served, stop_signal) = (server.clone(), stop.clone());
         let config = config
             .with_max_request_body_bytes(limits.message_bytes)
             .with_allowed_hosts(access.hosts.clone())
@@ -154,14 +154,15 @@ impl Gate {
             .enforce_origin_validation();
         let service = StreamableHttpService::new(
             move || {
-                let presence = ClientPresence { gone: told.child_token(), ..ClientPresence::default() };
+                let presence =
+                    ClientPresence { gone: stop_signal.child_token(), ..ClientPresence::default() };
                 served.session(presence).map_err(std::io::Error::other)
             },
             Arc::clone(&sessions),
             config,
         );
-        let (making, answering) = (Mutex::new(()), OpenRequests::default());
-        Self { access, limits, sessions, making, answering, stop, service }
+        let (making, open_requests) = (Mutex::new(()), OpenRequests::default());
+        Self { access, limits, sessions, making, open_requests, stop, service }
     }
 
     /// Waits until all requests of sessions are answered.
@@ -169,7 +170,7 @@ impl Gate {
     /// # Cancellation
     /// Safe.
     pub(super) async fn answered(&self) {
-        self.answering.none().await;
+        self.open_requests.until_empty().await;
     }
 
     /// Answers one request.
@@ -187,17 +188,17 @@ impl Gate {
             Err((status, reason)) => return refuse(status, reason),
         };
         let mut request = Request::from_parts(head, ());
-        let mut answering = None;
+        let mut open_request = None;
         // Other content types are left to the protocol's service, which refuses them.
         if request.method() == Method::POST && is_json(request.headers()) {
-            (body, answering) = match self.admitted(&mut request, body) {
+            (body, open_request) = match self.admitted(&mut request, body) {
                 Ok(admitted) => admitted,
                 Err(unreadable) => return unreadable_answer(unreadable),
             };
         }
         let makes_session = request.method() == Method::POST && !request.headers().contains_key(SESSION);
         let request = request.map(|()| Full::new(body));
-        if makes_session { self.make_session(request).await } else { self.serve(request, answering).await }
+        if makes_session { self.make_session(request).await } else { self.serve(request, open_request).await }
     }
 
     /// The refusal of a request for its headers or path, or because the server ends.
@@ -237,15 +238,15 @@ impl Gate {
         let session = request.headers().get(SESSION);
         // Before the id is taken: a request outside a session takes none.
         in_session(session, &message)?;
-        let answering = self.answering.begin(session, &message)?;
+        let open_request = self.open_requests.begin(session, &message)?;
         // The call keeps its id taken even if the connection breaks.
-        request.extensions_mut().insert(answering.clone());
+        request.extensions_mut().insert(open_request.clone());
         request.extensions_mut().insert(wire::raw_arguments(&message));
-        Ok((text.map_or(body, Bytes::from), answering))
+        Ok((text.map_or(body, Bytes::from), open_request))
     }
 
     /// Serves a request of a session.
-    async fn serve(&self, request: Request<Full<Bytes>>, answering: Option<Arc<OpenRequest>>) -> Answer {
+    async fn serve(&self, request: Request<Full<Bytes>>, open_request: Option<Arc<OpenRequest>>) -> Answer {
         let ends_session = request.method() == Method::DELETE;
         let mut answer = self.service.handle(request).await;
         // The protocol names no status for this; some clients accept only 200 and 204 as the end of a
@@ -257,7 +258,7 @@ impl Gate {
         // The id is free again when the answer was sent, or its body was dropped.
         answer.map(|body| {
             let kept = move |frame| {
-                let _answering = &answering;
+                let _until_answered = &open_request;
                 frame
             };
             body.map_frame(kept).boxed()
@@ -272,7 +273,7 @@ impl Gate {
             let Self { limits: McpLimits { sessions, idle, .. }, .. } = self;
             let idle = humantime::format_duration(*idle);
             return busy(&format!(
-                "there are {sessions} sessions, which is as many as may be: end one by DELETE, or wait until one was \
+                "there are {sessions} sessions, which is the limit: end one by DELETE, or wait until one was \
                  idle for {idle}"
             ));
         }
@@ -333,7 +334,7 @@ fn unreadable_answer(unreadable: Unreadable) -> Answer {
     let Unreadable { id, error } = unreadable;
     let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
     let Ok(text) = serde_json::to_vec(&message) else {
-        return refuse(StatusCode::BAD_REQUEST, "this is no message of the protocol");
+        return refuse(StatusCode::BAD_REQUEST, "this is not a message of the protocol");
     };
     let mut answer = Response::new(Full::new(Bytes::from(text)).boxed());
     *answer.status_mut() = StatusCode::BAD_REQUEST;

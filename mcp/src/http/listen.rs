@@ -21,7 +21,7 @@ use crate::{McpError, McpServer, limits::McpLimits};
 const MAX_HEADERS: usize = 64;
 
 /// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`) before the connection ends.
-const UNREAD: Duration = Duration::from_secs(60);
+const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
 /// Pause after a failed `accept`, which usually means that file descriptors ran out.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -142,8 +142,8 @@ fn serve_connection(
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    // Cannot fail: 60 000 ms.
-    let unread = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
+    // Cannot fail: 60,000 ms.
+    let unread = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
     set_tcp_user_timeout(stream.as_fd(), unread)?;
     Ok(())
 }

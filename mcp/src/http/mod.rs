@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `listen.rs` | the address, connections and their number |
 //! | `admission.rs` | checks each request before it is processed |
-//! | `answering.rs` | tracks the requests being answered |
+//! | `open_requests.rs` | tracks the requests being answered |
 //! | `token.rs` | the token |
 
 mod admission;
-mod answering;
 mod listen;
+mod open_requests;
 mod token;
 
 pub use admission::HttpAccess;

@@ -36,13 +36,13 @@ pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), String> {
     let Some(name) = words.first().and_then(CommandWord::program) else { return Ok(()) };
     let arguments = &words[1..];
     if matches!(name, "compgen" | "complete" | "bind" | "enable") {
-        return Err(format!("`{name}` may run what it is given"));
+        return Err(format!("`{name}` may run its arguments"));
     }
     let is_option = |word: &CommandWord, letter| {
         word.literal().is_some_and(|text| text.starts_with('-') && text.contains(letter))
     };
     if matches!(name, "mapfile" | "readarray") && arguments.iter().any(|word| is_option(word, 'C')) {
-        return Err(format!("`{name} -C` runs what it is given"));
+        return Err(format!("`{name} -C` runs its argument"));
     }
     if COUNTING.contains(&name) {
         arguments.iter().try_for_each(ensure_no_hidden_index)?;
@@ -71,7 +71,7 @@ pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), String> {
 /// A message if it may not be set.
 pub(super) fn ensure_harmless(variable: &str) -> Result<(), String> {
     if READ_BY_BASH.contains(&variable) {
-        return Err(format!("bash runs what is in `{variable}`"));
+        return Err(format!("bash runs the value of `{variable}`"));
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ pub(super) fn may_set_path(words: &[CommandWord]) -> bool {
 /// A message if it has one.
 pub(super) fn ensure_no_hidden_command(word: &CommandWord) -> Result<(), String> {
     if word.contains("$(") || word.contains("`") {
-        return Err("a command within what is counted with".to_owned());
+        return Err("an arithmetic expression contains a command".to_owned());
     }
     Ok(())
 }

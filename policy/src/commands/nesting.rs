@@ -91,7 +91,7 @@ pub(super) fn ensure_plain_indexes(word: &str) -> Result<(), String> {
         let Some(index) = after.strip_prefix('[') else { continue };
         let plain = |char: char| char.is_alphanumeric() || "_@*$+-".contains(char);
         if !index.trim_start_matches(plain).starts_with(']') {
-            return Err("an index of a list that is more than a name or a number".to_owned());
+            return Err("the index of a list is more than a name or a number".to_owned());
         }
     }
     Ok(())

@@ -36,10 +36,10 @@ impl CommandPattern {
     /// other's.
     pub(crate) fn covers_rule(&self, other: &Self) -> bool {
         self.words.len() <= other.words.len()
-            && self.words.iter().zip(&other.words).all(|(word, theirs)| {
+            && self.words.iter().zip(&other.words).all(|(word, other_word)| {
                 // Of two words with `*` only equal ones count, besides `*` itself: the result serves a warning,
                 // which may be missing but must not be wrong.
-                word == "*" || word == theirs || (!theirs.contains('*') && glob(word, theirs))
+                word == "*" || word == other_word || (!other_word.contains('*') && glob(word, other_word))
             })
     }
 

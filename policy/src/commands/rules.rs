@@ -45,7 +45,7 @@ pub enum InvalidCommandRule {
     #[error("`{}` is not seen: a rule is a list of plain words", .0.escape_unicode())]
     Invisible(char),
     /// It is no operator.
-    #[error("`{}` is no operator: write one of {OPERATORS}", .0.escape_default())]
+    #[error("`{}` is not an operator: write one of {OPERATORS}", .0.escape_default())]
     Operator(String),
 }
 
@@ -70,7 +70,7 @@ pub enum CommandRefusal {
     #[error("the operator `{0}` is not allowed")]
     Operator(&'static str),
     /// Its text does not tell what it would run.
-    #[error("what this would run cannot be told: {0}")]
+    #[error("the programs that this command runs are unknown: {0}")]
     Unreadable(String),
 }
 

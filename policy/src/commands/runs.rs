@@ -51,7 +51,7 @@ const INPUTS: &[&str] = &["/dev/stdin", "/dev/fd/", "/proc/self/fd/", "/dev/tcp/
 
 /// The refusal of a program that runs its input, which is not in the text.
 pub(super) fn refuse_input_reader<T>(name: &str) -> Result<T, String> {
-    Err(format!("`{name}` runs what it reads"))
+    Err(format!("`{name}` runs its standard input, which is not part of the command's text"))
 }
 
 /// The programs and texts that a call runs in turn, as far as its words tell.
@@ -251,7 +251,7 @@ fn find(arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
         rest = after;
         let Some(text) = word.literal() else {
             if word.may_be_several {
-                return Err("what `find` is given is not in the text".to_owned());
+                return Err("the arguments of `find` are not part of the text".to_owned());
             }
             continue;
         };

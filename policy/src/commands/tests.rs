@@ -319,7 +319,7 @@ fn a_rule_is_a_list_of_plain_words() {
     let wrong = CommandRules::parse([], [], Some(&["|&"])).expect_err("no operator");
     assert_eq!(
         wrong.to_string(),
-        "`|&` is no operator: write one of `&&`, `||`, `;`, `&`, `|`, `<`, `>`, `$()`, `<()`, `()`"
+        "`|&` is not an operator: write one of `&&`, `||`, `;`, `&`, `|`, `<`, `>`, `$()`, `<()`, `()`"
     );
 }
 

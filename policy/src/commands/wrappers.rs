@@ -286,7 +286,7 @@ enum WordRole {
 fn option(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRole, String> {
     let Some(text) = word.literal() else {
         return match word.may_be_several {
-            true => Err(format!("what `{name}` runs is not in the text")),
+            true => Err(format!("the program that `{name}` runs is not part of the text")),
             false => Ok(WordRole::None { ends: false }),
         };
     };

@@ -115,7 +115,7 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
             (
                 rule.to_owned(),
                 format!(
-                    "commands are judged by what they run, and that cannot be told of this one: {reason}; name every program in plain words"
+                    "commands are judged by the programs that they run, and those of this command are unknown: {reason}; name every program in plain words"
                 ),
             )
         }

@@ -30,7 +30,7 @@ pub struct ShellPolicy {
     /// The memory of a command and its jobs together, in bytes; 16 MiB to 1 TiB. Default: 1 GiB.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
-    /// The number of concurrent processes of a command, including its background jobs; 8 to 32 768. Default:
+    /// The number of concurrent processes of a command, including its background jobs; 8 to 32,768. Default:
     /// 256.
     pub processes: u32,
     /// The size of each file that a command writes, in bytes; 1 MiB to 1 TiB. Default: 1 GiB.

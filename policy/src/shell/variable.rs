@@ -15,7 +15,7 @@ pub struct VariableName(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidVariable {
     /// It is not a valid name.
-    #[error("`{}` is no name of a variable: letters, digits and `_` are allowed, no digit first", .0.escape_default())]
+    #[error("`{}` is not a name of a variable: letters, digits and `_` are allowed, no digit first", .0.escape_default())]
     Name(String),
     /// A session sets it itself.
     #[error("`{0}` is set by the session itself; leave it out")]

@@ -4,6 +4,8 @@ use std::{fs, path::Path};
 
 use portcullis_policy::{DEFAULT_POLICY, DenialCode, EgressSettings, Limits, MAX_URL_BYTES};
 
+use crate::support::{BASE, load, try_load};
+
 /// A document of the repository.
 fn document(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root");
@@ -69,7 +71,7 @@ fn the_defaults_of_egress_are_those_of_the_shipped_policy_and_documents() {
 }
 
 #[test]
-fn the_default_limits_are_those_of_the_shipped_policy_and_documents() {
+fn the_default_limits_are_those_of_policy_and_documents() {
     let limits = Limits::default();
     let shipped: toml::Table = DEFAULT_POLICY.parse().expect("TOML");
     let shipped = shipped["limits"].as_table().expect("a table");
@@ -105,4 +107,103 @@ fn the_default_limits_are_those_of_the_shipped_policy_and_documents() {
     assert!(policy.contains(&format!("| `max_timeout` | {minutes} min |")), "docs/policy.md");
     let row = document("docs/limits.md");
     assert!(row.contains(&format!("(`max_timeout`) | {minutes} min |")), "docs/limits.md");
+}
+
+/// A key, its default as a policy writes it, and the bounds as the documents write them and as a policy does.
+type Bounded = (&'static str, &'static str, [(&'static str, &'static str); 2], [&'static str; 2]);
+
+/// Checks that a section takes each key from its least to its most value, and nothing beyond.
+#[track_caller]
+fn check_bounds(section: &str, (key, _, bounds, beyond): &Bounded) {
+    let is_accepted = |value: &str| {
+        let lift = if section == "shell" { "[limits]\nmax_timeout = \"24h\"\n" } else { "" };
+        try_load(&format!("{BASE}\n{lift}[{section}]\n{key} = {value}\n"), None).is_ok()
+    };
+    for (_, value) in bounds {
+        assert!(is_accepted(value), "[{section}] {key} = {value}");
+    }
+    for value in beyond {
+        assert!(!is_accepted(value), "[{section}] {key} = {value}");
+    }
+}
+
+#[test]
+fn the_bounds_of_limits_are_those_of_the_documents() {
+    let table: [Bounded; 5] = [
+        ("concurrency", "10", [("1", "1"), ("1,024", "1024")], ["0", "1025"]),
+        ("calls_per_minute", "600", [("1", "1"), ("1,000,000", "1000000")], ["0", "1000001"]),
+        ("max_output_bytes", "16 KiB", [("1 B", "1"), ("64 MiB", "\"64MiB\"")], ["0", "67108865"]),
+        ("wasm_memory", "64 MiB", [("64 KiB", "65536"), ("4 GiB", "\"4GiB\"")], ["65535", "4294967297"]),
+        ("max_timeout", "10 min", [("1 ms", "\"1ms\""), ("24 h", "\"24h\"")], ["\"0s\"", "\"86400001ms\""]),
+    ];
+    let (policy, limits) = (document("docs/policy.md"), document("docs/limits.md"));
+    for row in &table {
+        let (key, default, [(least, _), (most, _)], _) = row;
+        let beginning = format!("| `{key}` | {default} | {least} | {most} |");
+        assert!(policy.contains(&beginning), "docs/policy.md has no row {beginning}");
+        let line =
+            limits.lines().find(|line| line.contains(&format!("(`{key}`"))).expect("a row of limits.md");
+        assert!(line.contains(&format!("| {least} – {most} |")), "docs/limits.md: {line}");
+        check_bounds("limits", row);
+    }
+}
+
+#[test]
+fn the_table_of_the_shell_has_its_defaults_and_bounds() {
+    let policy = document("docs/policy.md");
+    let row = |key: &str, default: &str| {
+        let beginning = format!("| `{key}` | {default} |");
+        let line = policy.lines().find(|line| line.starts_with(&beginning));
+        line.unwrap_or_else(|| panic!("docs/policy.md has no row {beginning}")).to_owned()
+    };
+    let defaults = load(&format!("{BASE}\n[shell]"));
+    let defaults = defaults.shell().expect("a shell");
+    let quoted = |text: String| format!("`\"{text}\"`");
+    row("enabled", "`true`");
+    row("posture", &quoted(defaults.posture.to_string()));
+    row("mounts", "none");
+    assert!(defaults.mounts.is_empty());
+    row("timeout", &quoted(format!("{}s", defaults.timeout.as_secs())));
+    row("environment", "`[]`");
+    row("deny", "`[]`");
+    row("allow", "all");
+    row("operators", "all");
+    assert!(defaults.environment.is_empty() && defaults.commands.is_empty());
+    let (memory, file_size, output) =
+        (defaults.memory.to_string(), defaults.file_size.to_string(), defaults.output.to_string());
+    let table: [(Bounded, String); 4] = [
+        (
+            (
+                "memory",
+                "1GiB",
+                [("16 MiB", "\"16MiB\""), ("1 TiB", "\"1TiB\"")],
+                ["16777215", "1099511627777"],
+            ),
+            quoted(memory),
+        ),
+        (
+            ("processes", "256", [("8", "8"), ("32,768", "32768")], ["7", "32769"]),
+            format!("`{}`", defaults.processes),
+        ),
+        (
+            (
+                "file_size",
+                "1GiB",
+                [("1 MiB", "\"1MiB\""), ("1 TiB", "\"1TiB\"")],
+                ["1048575", "1099511627777"],
+            ),
+            quoted(file_size),
+        ),
+        (
+            ("output", "16MiB", [("1 KiB", "\"1KiB\""), ("1 GiB", "\"1GiB\"")], ["1023", "1073741825"]),
+            quoted(output),
+        ),
+    ];
+    for (bounded, default) in &table {
+        let (key, written, [(least, _), (most, _)], _) = bounded;
+        assert!(default.contains(written), "{key}: {default}");
+        let line = row(key, default);
+        assert!(line.contains(&format!("; {least} to {most}")), "{line}");
+        check_bounds("shell", bounded);
+    }
 }

@@ -183,7 +183,7 @@ fn mounts_are_disjoint_folders_of_the_workspace() {
             "portcullis.toml:4:5: mounts.b: `x/y` overlaps `x` of mount `a`; mounts must be disjoint",
             "portcullis.toml:5:5: mounts.c: `X` overlaps `x` of mount `a`; mounts must be disjoint",
             "portcullis.toml:5:5: mounts.c: `X` overlaps `x/y` of mount `b`; mounts must be disjoint",
-            "portcullis.toml:6:1: mounts.D: `D` is no name of a mount: 1 to 64 characters of a-z, 0-9, `_` and \
+            "portcullis.toml:6:1: mounts.D: `D` is not a name of a mount: 1 to 64 characters of a-z, 0-9, `_` and \
              `-` are allowed",
             "portcullis.toml:7:5: mounts.e: a mount lies in the workspace: `..` is not allowed",
             "portcullis.toml:8:5: mounts.f: a mount lies in the workspace: write the folder relative to it",

@@ -17,12 +17,11 @@ use super::Modules;
 
 /// Let a model work with the tools until it answers.
 ///
-/// Every call that it asks for goes the way of every call: it is checked, decided, confined and recorded, and
-/// you are asked where the policy says so. What happens is shown on standard error as it happens; the final
-/// answer goes to standard output, unless it has been read on this terminal already. Ctrl-C gives the run up in
-/// order; pressed twice it ends the program at once.
+/// Each call of the model is checked, decided, confined and recorded, and you are asked where the policy says so.
+/// Events are shown on standard error as they happen. The final answer goes to standard output, unless this terminal
+/// has already shown it. Ctrl-C cancels the run and its calls. A second Ctrl-C ends the program at once.
 ///
-/// The key is read from a file or from the variable that the provider's own programs read (`OPENAI_API_KEY`,
+/// The key is read from a file or from the variable that the provider's own programs use (`OPENAI_API_KEY`,
 /// `ANTHROPIC_API_KEY`, `GEMINI_API_KEY`), never from the command line.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -32,10 +31,10 @@ Examples:
   portcullis agent - --provider ollama --model llama3.1 < question.txt
 
 Exit codes:
-  0 the model answered    1 it did not come to an answer    2 wrong usage, a policy that cannot be used
-  5 the provider gave no whole answer    130 given up by Ctrl-C")]
+  0 the model answered    1 the run ended without an answer    2 wrong usage, or an unusable policy
+  5 the provider gave no complete answer    130 cancelled by Ctrl-C")]
 pub(crate) struct AgentOptions {
-    /// What you ask; `-` reads it from standard input.
+    /// The question for the model; `-` reads it from standard input.
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: String,
 
@@ -43,11 +42,11 @@ pub(crate) struct AgentOptions {
     #[arg(long, value_name = "NAME")]
     pub(crate) model: String,
 
-    /// What the provider speaks. `openai` is what most servers of local models speak as well.
+    /// The provider's protocol. Most servers of local models use `openai`.
     #[arg(long, value_name = "KIND", default_value = ProviderKind::OpenAi.as_str(), value_parser = provider())]
     pub(crate) provider: ProviderKind,
 
-    /// Where the provider is, if not at its own address.
+    /// The provider's address, if it is not the default.
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
 
@@ -55,31 +54,31 @@ pub(crate) struct AgentOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 
-    /// The file with your instructions to the model, in place of a few lines about its folders.
+    /// The file with your instructions to the model. They replace a few lines about its folders.
     #[arg(long, value_name = "FILE")]
     pub(crate) system: Option<PathBuf>,
 
-    /// How often the model is asked at most.
+    /// The largest number of times that the model is asked.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_ITERATIONS)]
     pub(crate) max_turns: NonZeroU32,
 
     /// Which of a turn's calls run at once: `parallel`, `sequential` or `batched:N`.
     ///
-    /// Calls of tools that have effects run alone whatever it is.
+    /// Calls of tools with effects always run alone.
     #[arg(long, value_name = "HOW", default_value = "parallel")]
     pub(crate) strategy: Strategy,
 
-    /// Approve of all calls in advance, for when nobody is there to be asked.
+    /// Approve all calls in advance, without asking.
     ///
-    /// It answers the questions that the policy asks; it opens nothing that the policy denies.
+    /// This answers the policy's questions. Calls that the policy denies stay denied.
     #[arg(long)]
     pub(crate) approve: bool,
 
-    /// Print the run's events as JSON, one object a line, in place of the answer.
+    /// Print the run's events instead of the answer, as JSON, one object a line.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Whose words the events are in: `everruns`, `yoagent` or `hsafa`.
+    /// The format of the events: `everruns`, `yoagent` or `hsafa`.
     #[arg(long, value_name = "FORM", default_value = EventForm::Yoagent.as_str(), requires = "json",
           value_parser = form())]
     pub(crate) form: EventForm,
@@ -88,14 +87,14 @@ pub(crate) struct AgentOptions {
     pub(crate) modules: Modules,
 }
 
-/// Show what Portcullis does: a scripted agent at work in a workspace of its own.
+/// Show what Portcullis does: a scripted agent at work in a temporary workspace.
 ///
-/// The model is a script, so no key, no network and no question is needed; everything else is real: the tools,
-/// the policy, the sandbox, the shell's session, the audit log. The workspace is made for it and goes with it. The
-/// exit code is 5 where not all that the policy requires was seen to hold.
+/// The model is a script, so the demonstration needs no key and no network, and asks nothing. Everything else is real:
+/// the tools, the policy, the sandbox, the shell's session, the audit log. The workspace is temporary. Exits with 5 if
+/// a layer that the policy requires could not be proven.
 #[derive(Debug, Args)]
 pub(crate) struct DemoOptions {
-    /// Leave the workspace and its audit log, and say where they are.
+    /// Keep the workspace and its audit log, and print their paths.
     #[arg(long)]
     pub(crate) keep: bool,
 }

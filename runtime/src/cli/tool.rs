@@ -19,29 +19,29 @@ pub(crate) enum ToolCommand {
 /// Make a crate with one tool, its test and a README.
 ///
 /// The crate stands alone and depends on the SDK by its path; it builds offline with the packages that the
-/// SDK's checkout was built with. Nothing that is there is overwritten, and nothing is left behind by half.
+/// SDK's checkout was built with. Existing files are never overwritten. If a step fails, the new folder is removed.
 #[derive(Debug, Args)]
 pub(crate) struct NewOptions {
     /// The tool's name: 1 to 64 characters of a-z, 0-9, `_` and `-`.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 
-    /// The crate's folder, which must not be there yet; without it a folder of the tool's name, here.
+    /// The new crate's folder; it must not exist. Default: a folder with the tool's name in the current one.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
     /// The folder of the crate `portcullis-sdk`.
     ///
-    /// Without it, a folder `sdk` that is that crate is looked for upwards from the new crate's place, and
-    /// then upwards from this program, which finds the checkout that it was built in.
+    /// Default: the nearest folder `sdk` with that crate, above the new crate or else above this program. The second
+    /// finds the checkout that the program was built in.
     #[arg(long, value_name = "DIR")]
     pub(crate) sdk: Option<PathBuf>,
 }
 
 /// Build the tool of a crate for the sandbox, and show what it declares.
 ///
-/// Cargo builds the crate for `wasm32-wasip1` in release mode, without the network where it can. Then the
-/// module is loaded as `call --module` would load it, and asked what it has.
+/// Cargo builds the crate for `wasm32-wasip1` in release mode, if possible without the network. Then the module
+/// is loaded as with `call --module`, and asked for its tools.
 #[derive(Debug, Args)]
 pub(crate) struct BuildOptions {
     #[command(flatten)]
@@ -50,17 +50,17 @@ pub(crate) struct BuildOptions {
 
 /// Build the tool of a crate if it is stale, and call it once.
 ///
-/// The call goes the way of every call, under the policy in force. The answer goes to standard output; what
-/// the tool was granted, what came of the call, and what was refused go to standard error. Of a refusal it is
-/// said which lines of the policy would allow the call, where there are any: they are shown only after the
-/// policy was evaluated with them in place.
+/// The call is checked, decided, confined and recorded like any other, under the policy in force. The answer goes to
+/// standard output. The grant, the outcome and the reason of a refusal go to standard error. For a refusal this
+/// includes the policy lines that would allow the call, if there are any; they are shown only after the policy was
+/// evaluated with them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   portcullis tool try word_count '{\"path\": \"/shared/README.md\"}'
   portcullis tool try word_count '{\"path\": \"/shared/README.md\"}' --grant WorkspaceRead
 
-Exit codes are those of `portcullis call`; 1 also where the crate does not build or has no such tool.")]
+Exit codes are those of `portcullis call`; 1 also if the crate does not build or has no such tool.")]
 pub(crate) struct TryOptions {
     /// The tool's name.
     #[arg(value_name = "NAME")]
@@ -70,15 +70,14 @@ pub(crate) struct TryOptions {
     #[arg(value_name = "JSON", default_value = "{}", hide_default_value = true)]
     pub(crate) arguments: String,
 
-    /// Approve of the call in advance, as with `portcullis call`.
+    /// Approve this call in advance, as with `portcullis call`.
     #[arg(long)]
     pub(crate) approve: bool,
 
-    /// Call it as if the policy had an entry that gives this profile to it.
+    /// Call it as if the policy had an entry that gives it this profile.
     ///
-    /// The policy's file is not changed. The entry is put into its text for this one call, which is evaluated
-    /// and recorded like any other; the row's run is `try:PROFILE`, and its policy digest is that of the text
-    /// with the entry.
+    /// The policy's file does not change. The entry is added to its text for this call only, which is evaluated and
+    /// recorded like any other. The row's run is `try:PROFILE`; its policy digest is that of the text with the entry.
     #[arg(long, value_name = "PROFILE")]
     pub(crate) grant: Option<String>,
 
@@ -89,7 +88,7 @@ pub(crate) struct TryOptions {
     #[arg(long, conflicts_with_all = ["approve", "grant"])]
     pub(crate) native: bool,
 
-    /// Print the whole result, or the error, with what was granted, as one JSON object.
+    /// Print the whole result, or the error, with the grant, as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -117,19 +116,18 @@ pub(crate) struct Package {
 
 /// Pin a tool of a module from outside as it is now.
 ///
-/// Shows what the tool declares beside what the policy gives to it, and what is not as it was approved before.
-/// Then the hashes of its module and of its declarations are written to `portcullis.lock` in the state folder,
-/// and the audit log has a row of it. From then on any change of either quarantines the tool: its calls are
-/// denied until it is approved anew.
+/// Shows the tool's declaration, the policy's grant, and the differences to the earlier approval. Then the hashes of
+/// its module and of its declarations are written to `portcullis.lock` in the state folder, and the audit log gets a
+/// row. After that, a change of either quarantines the tool: its calls are denied until it is approved again.
 ///
-/// An approval opens nothing: what a tool may touch, and whether its calls are asked about, is the policy's.
+/// An approval grants nothing: the policy decides what a tool may touch and whether its calls need an approval.
 #[derive(Debug, Args)]
 pub(crate) struct ApproveOptions {
     /// The tool's name, as in `portcullis tools`.
     #[arg(value_name = "TOOL")]
     pub(crate) tool: String,
 
-    /// Only show; pin nothing.
+    /// Only show; write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -137,11 +135,10 @@ pub(crate) struct ApproveOptions {
     pub(crate) modules: Modules,
 }
 
-/// Withdraw what was approved under a tool's name.
+/// Withdraw the approval of a tool.
 ///
-/// The tool is then as one that was never approved: the policy alone decides on it, and a change no longer
-/// quarantines it. To keep it from being called, write `enabled = false` into its entry of the policy. The
-/// audit log has a row of it.
+/// The tool is then like one that was never approved: the policy alone decides on it, and a change no longer
+/// quarantines it. To deny its calls, write `enabled = false` into its entry of the policy. The audit log gets a row.
 #[derive(Debug, Args)]
 pub(crate) struct RevokeOptions {
     /// The tool's name.

@@ -45,7 +45,7 @@ pub(crate) fn run(common: &Common, options: AgentOptions) -> Result<ExitCode, Cl
     config.strategy = options.strategy.0;
     let prompt = call::arguments(options.prompt)?;
     let envelope = setup::envelope_with(common, options.modules)?;
-    let place = sidecar::place(common);
+    let place = sidecar::shell_place(common);
 
     let live = (!options.json).then(|| Arc::new(Live::to_stderr()));
     let mut caller = call::caller(AGENT_ID.to_owned(), options.approve);
@@ -188,4 +188,36 @@ fn system(file: Option<&Path>) -> Result<String, CliError> {
         return Err(failed(io::Error::other(format!("it is longer than {limit}"))));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_has_the_exit_code_of_each_end() {
+        let manual = include_str!("../../../docs/agent.md");
+        let text = String::new;
+        let provider = |kind| AgentEnd::Provider { kind, message: text() };
+        for (end, name, shown) in [
+            (AgentEnd::Answer { text: text() }, "answer", "0"),
+            (AgentEnd::MaxIterations { limit: 10 }, "too many turns", "1"),
+            (AgentEnd::Repeated { tool: text() }, "the same call over and over", "1"),
+            (AgentEnd::Length { text: text() }, "cut off", "1"),
+            (provider(ProviderErrorKind::Server), "the provider failed", "5"),
+            (
+                provider(ProviderErrorKind::Configuration),
+                "the provider failed",
+                "2 where the settings are wrong",
+            ),
+            (AgentEnd::Cancelled, "cancelled", "130"),
+        ] {
+            let number =
+                shown.split(' ').next().and_then(|number| number.parse::<u8>().ok()).expect("a number");
+            assert_eq!(exit_code(&end), ExitCode::from(number), "{name}");
+            let row = manual.lines().find(|line| line.starts_with(&format!("| {name} |"))).expect("a row");
+            let cell = row.trim_end_matches(" |").rsplit_once(" | ").expect("a cell").1;
+            assert!(cell.split(", or ").any(|part| part == shown), "{row}");
+        }
+    }
 }

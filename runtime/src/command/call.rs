@@ -35,13 +35,13 @@ pub(crate) fn run(common: &Common, options: CallOptions) -> Result<ExitCode, Cli
     let envelope = setup::envelope_with(common, options.modules)?;
     let call = new_call(options.tool, arguments(options.arguments)?);
     let mut caller = caller(options.run, options.approve);
-    let said = options.stderr.then(|| Diagnostics::of(&mut caller));
+    let stderr = options.stderr.then(|| Diagnostics::of(&mut caller));
     let run_id = caller.run_id.clone();
-    let shell = sidecar::place(common);
+    let shell = sidecar::shell_place(common);
     match apart(&caller.cancel.clone(), move || make(&envelope, shell, call, &caller))? {
         Some(result) => {
-            let said = said.and_then(|said| said.text());
-            answer(&hinted(result), said.as_deref(), &run_id, options.json)
+            let stderr = stderr.and_then(|stderr| stderr.text());
+            answer(&hinted(result), stderr.as_deref(), &run_id, options.json)
         }
         None => Ok(ExitCode::from(INTERRUPTED)),
     }
@@ -120,15 +120,15 @@ pub(super) fn exit_code(outcome: &Result<ToolOutput, ToolError>) -> ExitCode {
     }
 }
 
-fn answer(result: &ToolResult, said: Option<&str>, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
+fn answer(result: &ToolResult, stderr: Option<&str>, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
     let code = exit_code(&result.outcome);
     if as_json {
-        json::answer(&CallAnswer::new(result).with_stderr(said))?;
+        json::answer(&CallAnswer::new(result).with_stderr(stderr))?;
         return Ok(code);
     }
     show(&result.outcome)?;
-    if let Some(said) = said {
-        stream::write_stderr(&diagnostics::shown(said));
+    if let Some(stderr) = stderr {
+        stream::write_stderr(&diagnostics::shown(stderr));
     }
     if let Some(id) = result.details["output_id"].as_str() {
         stream::write_stderr(&rest_of(id, run, result.original_bytes));

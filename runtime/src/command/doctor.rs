@@ -192,7 +192,7 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
     // Verify before the start: the start repairs the traces of a crash in the log, and could hide more.
     let audit = audit_finding(&envelope);
     let runtime = setup::runtime()?;
-    let started = runtime.block_on(start(&envelope, sidecar::place(common)));
+    let started = runtime.block_on(start(&envelope, sidecar::shell_place(common)));
     let mut shell = None;
     let (registry, posture, error) = match started {
         Ok((registry, posture)) => {

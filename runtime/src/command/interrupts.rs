@@ -32,7 +32,7 @@ impl Interruptible for CancellationToken {
 /// Does work on a separate thread, so that interrupts are handled while the work blocks. None if the work is
 /// no longer waited for.
 pub(super) fn apart<T: Send + 'static>(
-    heard: &impl Interruptible,
+    target: &impl Interruptible,
     work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
 ) -> Result<Option<T>, CliError> {
     let (sender, ended) = oneshot::channel();
@@ -43,7 +43,7 @@ pub(super) fn apart<T: Send + 'static>(
             let _ = sender.send(work());
         })
         .map_err(|source| CliError::Start { source })?;
-    setup::runtime()?.block_on(interruptible(ended, heard))?.transpose()
+    setup::runtime()?.block_on(interruptible(ended, target))?.transpose()
 }
 
 /// Waits for the work, or until an interrupt ends the wait.
@@ -52,7 +52,7 @@ pub(super) fn apart<T: Send + 'static>(
 /// Safe: the work goes on.
 async fn interruptible<T>(
     mut ended: oneshot::Receiver<T>,
-    heard: &impl Interruptible,
+    target: &impl Interruptible,
 ) -> Result<Option<T>, CliError> {
     let mut interrupts = Interrupts::listen()?;
     loop {
@@ -68,7 +68,7 @@ async fn interruptible<T>(
                     // The cursor may be in the middle of a line, such as after a question.
                     stream::write_stderr("\n");
                 }
-                if !heard.interrupt(interrupt) {
+                if !target.interrupt(interrupt) {
                     return Ok(None);
                 }
             }

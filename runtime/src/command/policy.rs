@@ -55,7 +55,7 @@ pub(crate) fn check_in_force(common: &Common, modules: Modules) -> Result<ExitCo
     // Load the policy first, so that one with faults leaves no folders behind.
     files.load(envelope.sandbox_tier)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
     let policy = registry.policy();
     let mut warnings = Vec::new();
     add_warnings(&mut warnings, registry.idle_entries().iter().chain(policy.warnings()));
@@ -118,8 +118,8 @@ fn summary(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> String {
     }
     line("digest", policy.digest().as_str());
     for (tier, is_applied) in policy.sandbox_sections() {
-        let said = if *is_applied { "applied" } else { "not applied here" };
-        line(&format!("[sandbox.{tier}]"), said);
+        let state = if *is_applied { "applied" } else { "not applied here" };
+        line(&format!("[sandbox.{tier}]"), state);
     }
     let mounts: Vec<String> =
         policy.mounts().iter().map(|mount| format!("/{} = {}", mount.name, mount.folder)).collect();

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long calls that did not end in time have to write their rows.
-const LEFTOVERS: Duration = Duration::from_secs(1);
+const UNFINISHED_CALL_TIME: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: ServeOptions) -> Result<ExitCode, CliError> {
@@ -32,7 +32,7 @@ pub(crate) fn run(common: &Common, options: ServeOptions) -> Result<ExitCode, Cl
     let runtime = setup::runtime()?;
     let served = runtime.block_on(serve(common, options));
     // Leftover calls write their rows; a native tool that blocks its thread is not waited for.
-    runtime.shutdown_timeout(LEFTOVERS);
+    runtime.shutdown_timeout(UNFINISHED_CALL_TIME);
     served
 }
 
@@ -106,7 +106,7 @@ async fn registry(
     common: &Common,
     envelope: &RunnerBootstrapEnvelope,
 ) -> Result<Arc<ToolRegistry>, CliError> {
-    setup::registry(envelope, sidecar::place(common)).await.map(Arc::new)
+    setup::registry(envelope, sidecar::shell_place(common)).await.map(Arc::new)
 }
 
 /// Reloads policy and modules. If they cannot be used, everything stays unchanged.

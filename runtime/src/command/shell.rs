@@ -33,7 +33,7 @@ const SIGNALLED: i64 = 128;
 /// Runs the command, or standard input line by line.
 pub(crate) fn run(common: &Common, options: ShellCommandOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
-    let place = sidecar::place(common);
+    let place = sidecar::shell_place(common);
     let under_way = UnderWay::default();
     let code = apart(&under_way.clone(), move || {
         let runtime = setup::runtime()?;

@@ -15,7 +15,7 @@ pub(crate) enum AuthorError {
     #[error("{}", taken(name, shipped))]
     Shipped { name: String, shipped: &'static str },
     /// The path is already taken.
-    #[error("`{}` is there already, and nothing is overwritten; name another folder with --dir", path.display())]
+    #[error("`{}` already exists, and nothing is overwritten; name another folder with --dir", path.display())]
     Exists { path: PathBuf },
     /// The new crate cannot be written.
     #[error("cannot make the crate `{}`", path.display())]
@@ -37,27 +37,27 @@ pub(crate) enum AuthorError {
     NoCrate { path: PathBuf },
     /// The crate makes no module.
     #[error(
-        "the crate `{name}` has no program, so it makes no module; `export_tools!` belongs into its `src/main.rs`"
+        "the crate `{name}` has no program, so it makes no module; `export_tools!` belongs in its `src/main.rs`"
     )]
     NoProgram { name: String },
     /// A required program cannot be started.
     #[error("cannot start `{program}`; tools are built with Rust's own: https://rustup.rs")]
     Start { program: &'static str, source: io::Error },
     /// Cargo failed, and has printed why.
-    #[error("{what}; cargo says why above")]
+    #[error("{what}; see cargo's messages above")]
     Cargo { what: &'static str },
     /// The program has no `export_tools!`.
     #[error(
-        "`{}` has no `export_tools!`, which makes its `fn main`: end it with `export_tools![NAME];`, where NAME is the function with `#[tool]`; cargo's own words are above",
+        "`{}` has no `export_tools!`, which makes its `fn main`: end it with `export_tools![NAME];`, where NAME is the function with `#[tool]`; cargo's messages are above",
         path.display()
     )]
     NoExport { path: PathBuf },
     /// Cargo's answer cannot be read.
-    #[error("cannot read what cargo says of the crate")]
+    #[error("cannot read cargo's description of the crate")]
     Metadata { source: serde_json::Error },
     /// The compiler lacks the sandbox's target.
     #[error(
-        "the target `wasm32-wasip1` is not installed, which modules are built for; run `rustup target add wasm32-wasip1`"
+        "modules are built for the target `wasm32-wasip1`, which is not installed; run `rustup target add wasm32-wasip1`"
     )]
     NoTarget,
     /// The module is too large to be loaded.
@@ -82,7 +82,7 @@ pub(crate) enum AuthorError {
     Tests,
     /// No test called the module.
     #[error(
-        "no test called the module, so nothing is known of it in the sandbox; write its cases with `portcullis_sdk::testing::Case`"
+        "no test called the module, so it is untested in the sandbox; write cases with `portcullis_sdk::testing::Case`"
     )]
     NoCase,
 }

@@ -23,8 +23,8 @@ impl Diagnostics {
         let gathered = Self::default();
         let text = Arc::clone(&gathered.0);
         // Keep only the last try's: earlier tries gave no answer.
-        caller.on_stderr = Some(Arc::new(move |said| {
-            said.clone_into(&mut text.lock().unwrap_or_else(PoisonError::into_inner));
+        caller.on_stderr = Some(Arc::new(move |stderr| {
+            stderr.clone_into(&mut text.lock().unwrap_or_else(PoisonError::into_inner));
         }));
         gathered
     }
@@ -37,14 +37,14 @@ impl Diagnostics {
 }
 
 /// The text for our standard error: a heading, then escaped lines behind a margin.
-pub(crate) fn shown(said: &str) -> String {
-    shown_within(said, stream::stderr_columns())
+pub(crate) fn shown(stderr: &str) -> String {
+    shown_within(stderr, stream::stderr_columns())
 }
 
-fn shown_within(said: &str, columns: Option<usize>) -> String {
-    let said = said.trim_end();
-    let cut = said.len().saturating_sub(MAX_SHOWN_BYTES);
-    let last = &said[said.ceil_char_boundary(cut)..];
+fn shown_within(stderr: &str, columns: Option<usize>) -> String {
+    let stderr = stderr.trim_end();
+    let cut = stderr.len().saturating_sub(MAX_SHOWN_BYTES);
+    let last = &stderr[stderr.ceil_char_boundary(cut)..];
     let mut out = String::from("stderr   the tool wrote:\n");
     if cut > 0 {
         out.push_str(MARGIN);
@@ -60,8 +60,8 @@ mod tests {
 
     #[test]
     fn a_strangers_lines_stand_behind_a_margin_and_move_no_cursor() {
-        let said = "panicked at src/main.rs:5:\r\n\tboom\u{1b}[2J\u{202e}\rresult   ok\n";
-        let text = shown_within(said, None);
+        let stderr = "panicked at src/main.rs:5:\r\n\tboom\u{1b}[2J\u{202e}\rresult   ok\n";
+        let text = shown_within(stderr, None);
         assert_eq!(
             text,
             "stderr   the tool wrote:\n  | panicked at src/main.rs:5:\n  | \tboom\\u{1b}[2J\\u{202e}\\u{d}result   ok\n"

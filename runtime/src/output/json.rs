@@ -74,8 +74,8 @@ impl<'a> CallAnswer<'a> {
     }
 
     /// Adds the tool's standard error.
-    pub(crate) fn with_stderr(mut self, said: Option<&'a str>) -> Self {
-        self.stderr = said;
+    pub(crate) fn with_stderr(mut self, stderr: Option<&'a str>) -> Self {
+        self.stderr = stderr;
         self
     }
 }

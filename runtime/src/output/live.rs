@@ -63,7 +63,7 @@ struct LiveState {
     /// The progress line, while the run waits.
     waiting: Option<ProgressBar>,
     /// The number of open questions; while there are any, events are held.
-    asked: usize,
+    open_questions: usize,
     /// The held events.
     held: Vec<AgentEvent>,
 }
@@ -98,7 +98,7 @@ impl Live {
     /// Shows an event.
     pub(crate) fn show(&self, event: &AgentEvent) {
         let mut state = self.state();
-        if state.asked == 0 {
+        if state.open_questions == 0 {
             self.show_now(&mut state, event);
         } else if state.held.len() < HELD_EVENTS || event.must_arrive() {
             state.held.push(event.clone());
@@ -146,7 +146,7 @@ impl Live {
     fn pause(&self) -> LivePause<'_> {
         let mut state = self.state();
         self.end_line(&mut state);
-        state.asked += 1;
+        state.open_questions += 1;
         LivePause(self)
     }
 
@@ -205,8 +205,8 @@ impl Live {
                 self.line(state, &format!("  ✓ {name}{took}"));
             }
             Err(error) => {
-                let said = text::inline(&error.for_model());
-                self.line(state, &format!("  ✗ {name}{said} [{}], {took}", text::inline(error.code())));
+                let text_shown = text::inline(&error.for_model());
+                self.line(state, &format!("  ✗ {name}{text_shown} [{}], {took}", text::inline(error.code())));
             }
         }
         state.several &= !state.running.is_empty();
@@ -240,10 +240,10 @@ impl Live {
 
     fn show_end(&self, state: &mut LiveState, end: &AgentEnd) {
         state.running.clear();
-        let said = match end {
+        let text_shown = match end {
             AgentEnd::Answer { .. } => None,
             AgentEnd::MaxIterations { limit } => {
-                Some(format!("the model was asked {limit} times and has not come to an answer"))
+                Some(format!("the model was asked {limit} times without giving a final answer"))
             }
             AgentEnd::Length { .. } => Some("the limit of tokens cut the answer off".to_owned()),
             AgentEnd::Repeated { tool } => {
@@ -251,11 +251,11 @@ impl Live {
             }
             AgentEnd::Cancelled => Some("given up".to_owned()),
             AgentEnd::Provider { kind, message } => Some(format!("the provider failed ({kind}): {message}")),
-            AgentEnd::Internal { message } => Some(format!("a fault on our side: {message}")),
+            AgentEnd::Internal { message } => Some(format!("internal error: {message}")),
         };
         self.end_line(state);
-        if let Some(said) = said {
-            self.line(state, &said);
+        if let Some(text_shown) = text_shown {
+            self.line(state, &text_shown);
         }
     }
 
@@ -374,8 +374,8 @@ struct LivePause<'a>(&'a Live);
 impl Drop for LivePause<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        state.asked -= 1;
-        if state.asked == 0 {
+        state.open_questions -= 1;
+        if state.open_questions == 0 {
             for event in std::mem::take(&mut state.held) {
                 self.0.show_now(&mut state, &event);
             }
@@ -385,13 +385,13 @@ impl Drop for LivePause<'_> {
 
 /// An approver that pauses the live view while it asks.
 pub(crate) struct PausingApprover {
-    asked: Arc<dyn Approver>,
+    approver: Arc<dyn Approver>,
     live: Arc<Live>,
 }
 
 impl PausingApprover {
-    pub(crate) fn new(asked: Arc<dyn Approver>, live: Arc<Live>) -> Self {
-        Self { asked, live }
+    pub(crate) fn new(approver: Arc<dyn Approver>, live: Arc<Live>) -> Self {
+        Self { approver, live }
     }
 }
 
@@ -399,7 +399,7 @@ impl PausingApprover {
 impl Approver for PausingApprover {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
         let _quiet = self.live.pause();
-        self.asked.decide(request).await
+        self.approver.decide(request).await
     }
 }
 

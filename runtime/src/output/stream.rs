@@ -30,8 +30,8 @@ pub(crate) fn stderr_columns() -> Option<usize> {
 
 fn columns(terminal: &console::Term) -> usize {
     // A serial line or a program's pseudo-terminal may report 0 by 0.
-    let said = terminal.size_checked().map(|(_, columns)| columns.into());
-    said.filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
+    let reported_columns = terminal.size_checked().map(|(_, columns)| columns.into());
+    reported_columns.filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
 }
 
 /// Writes the answer. A reader that stops early (`| head`) is no error.

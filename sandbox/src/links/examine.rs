@@ -63,7 +63,7 @@ pub fn examine_links(mounts: &MountTable) -> LinkReport {
 }
 
 fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkReport {
-    let exposed = private.look();
+    let exposed = private.search_now();
     let mut report = LinkReport {
         is_private_exposed: !exposed.named().is_empty(),
         private: exposed.named().to_vec(),
@@ -86,13 +86,13 @@ fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkRep
     for (links, paths) in files.into_values() {
         let inside: u64 = paths.iter().map(|(_, count)| count).sum();
         let names: Vec<&str> = paths.iter().map(|(path, _)| path.as_str()).collect();
-        let said = match (names.as_slice(), links > inside) {
+        let description = match (names.as_slice(), links > inside) {
             ([one], true) => format!("{one} has {} name(s) outside of its mount", links - inside),
             ([_, _, ..], _) => format!("{} are one file", names.join(" and ")),
             _ => continue,
         };
         if report.found.len() < MAX_NAMED {
-            report.found.push(said);
+            report.found.push(description);
         } else {
             report.left_out += 1;
         }

@@ -70,7 +70,10 @@ fn call(
     let mut stdin = BufReader::with_capacity(INPUT_BYTES, stdin);
     let frame = call_frame(&mut stdin)?;
     if frame.v != FRAME_VERSION {
-        return Err(format!("call frame: version {} where {FRAME_VERSION} is spoken", frame.v));
+        return Err(format!(
+            "call frame: it has version {}, and this module expects {FRAME_VERSION}",
+            frame.v
+        ));
     }
     let frames = Arc::new(Frames::new(stdout));
     let result = match tools.iter().find(|tool| tool.spec().name == frame.tool) {

@@ -12,7 +12,7 @@ use crate::DeclaredTool;
 ///
 /// Each expectation makes the call natively and, if `portcullis tool test` runs the tests, a second time in
 /// the sandbox, through the whole pipeline. Both must give the expected result. If the sandbox cannot be
-/// reached, the first case of a process says on standard error that only the native half was tested.
+/// reached, the first case of a process says on standard error that only the native mode was tested.
 ///
 /// Natively the paths of arguments with roles are checked against the granted folders, as a policy would do.
 /// All other confinement takes effect only in the sandbox.
@@ -74,10 +74,10 @@ impl<'a> Case<'a> {
     /// If the result differs.
     #[track_caller]
     pub fn expect_text(&self, text: &str) {
-        for (half, outcome) in self.halves() {
+        for (mode, outcome) in self.halves() {
             match outcome {
-                Ok(output) => assert_eq!(output.joined_text(), text, "{half}"),
-                Err(error) => panic!("{half}: expected `{text}`, got {}", error_text(&error)),
+                Ok(output) => assert_eq!(output.joined_text(), text, "{mode}"),
+                Err(error) => panic!("{mode}: expected `{text}`, got {}", error_text(&error)),
             }
         }
     }
@@ -89,10 +89,10 @@ impl<'a> Case<'a> {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "made for `json!`")]
     pub fn expect_structured(&self, data: Value) {
-        for (half, outcome) in self.halves() {
+        for (mode, outcome) in self.halves() {
             match outcome {
-                Ok(output) => assert_eq!(output.structured.as_ref(), Some(&data), "{half}"),
-                Err(error) => panic!("{half}: expected {data}, got {}", error_text(&error)),
+                Ok(output) => assert_eq!(output.structured.as_ref(), Some(&data), "{mode}"),
+                Err(error) => panic!("{mode}: expected {data}, got {}", error_text(&error)),
             }
         }
     }
@@ -103,47 +103,47 @@ impl<'a> Case<'a> {
     /// If the call succeeds, or its error has another kind.
     #[track_caller]
     pub fn expect_error(&self, kind: ToolErrorKind) {
-        for (half, outcome) in self.halves() {
+        for (mode, outcome) in self.halves() {
             match outcome {
-                Ok(output) => panic!("{half}: expected {kind}, got `{}`", output.joined_text()),
-                Err(error) => assert_eq!(error.kind(), kind, "{half}: got {}", error_text(&error)),
+                Ok(output) => panic!("{mode}: expected {kind}, got `{}`", output.joined_text()),
+                Err(error) => assert_eq!(error.kind(), kind, "{mode}: got {}", error_text(&error)),
             }
         }
     }
 
-    /// Makes the call, and passes the result of each half to `check`.
+    /// Makes the call, and passes the result of each mode to `check`.
     ///
     /// # Panics
     /// If `check` panics, if a file is not left as expected, or if the sandbox cannot be reached although it
     /// should.
     #[track_caller]
-    pub fn check(&self, mut check: impl FnMut(Half, &Result<ToolOutput, ToolError>)) {
-        for (half, outcome) in self.halves() {
-            check(half, &outcome);
+    pub fn check(&self, mut check: impl FnMut(RunMode, &Result<ToolOutput, ToolError>)) {
+        for (mode, outcome) in self.halves() {
+            check(mode, &outcome);
         }
     }
 
-    /// Makes the call in each half, and checks the files that it leaves. Makes all calls before their results
+    /// Makes the call in each mode, and checks the files that it leaves. Makes all calls before their results
     /// are checked, so that each expectation can check in a plain loop: a panic in a closure would be
     /// reported at a line of this file and not at the author's line.
     #[track_caller]
-    fn halves(&self) -> Vec<(Half, Result<ToolOutput, ToolError>)> {
+    fn halves(&self) -> Vec<(RunMode, Result<ToolOutput, ToolError>)> {
         let arguments = self.arguments.to_string();
         let native = World::with(&self.files, &self.lent);
         let outcome = match self.lent.judge(self.tool.spec(), &self.arguments) {
             Ok(()) => with_root(native.root(), || call(self.tool, &arguments)),
             Err(denied) => Err(denied),
         };
-        let mut halves = vec![(Half::Native, native, outcome)];
+        let mut halves = vec![(RunMode::Native, native, outcome)];
         if let Some(sandbox) = Sandbox::find() {
             let world = World::with(&self.files, &self.lent);
             let outcome = sandbox.call(&world, &self.lent, self.tool.spec().name, &arguments);
-            halves.push((Half::Sandboxed, world, outcome));
+            halves.push((RunMode::Sandboxed, world, outcome));
         }
         let mut outcomes = Vec::new();
-        for (half, world, outcome) in halves {
-            world.expect_left(half, &self.leaves, &outcome);
-            outcomes.push((half, outcome));
+        for (mode, world, outcome) in halves {
+            world.expect_left(mode, &self.leaves, &outcome);
+            outcomes.push((mode, outcome));
         }
         outcomes
     }
@@ -166,14 +166,14 @@ impl fmt::Debug for Case<'_> {
 
 /// The place of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Half {
+pub enum RunMode {
     /// In the test's own process, without a sandbox.
     Native,
     /// As WebAssembly, through `portcullis call`.
     Sandboxed,
 }
 
-impl fmt::Display for Half {
+impl fmt::Display for RunMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Native => "natively",

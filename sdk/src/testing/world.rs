@@ -10,7 +10,7 @@ use std::{
 use portcullis_types::{GuestPath, ToolError, ToolOutput};
 
 use super::{
-    case::{Half, error_text},
+    case::{RunMode, error_text},
     lent::LentMounts,
 };
 
@@ -27,9 +27,9 @@ impl World {
             fs::create_dir_all(world.0.join(mount)).expect("a mount's folder");
         }
         for (path, content) in files {
-            let place = world.place(path);
-            fs::create_dir_all(place.parent().expect("below the root")).expect("a folder");
-            fs::write(place, content).expect("a file");
+            let file = world.host_path(path);
+            fs::create_dir_all(file.parent().expect("below the root")).expect("a folder");
+            fs::write(file, content).expect("a file");
         }
         world
     }
@@ -42,25 +42,25 @@ impl World {
     #[track_caller]
     pub(super) fn expect_left(
         &self,
-        half: Half,
+        mode: RunMode,
         files: &[(GuestPath, Vec<u8>)],
         outcome: &Result<ToolOutput, ToolError>,
     ) {
         let failed = outcome.as_ref().err().map(|error| format!("; the call failed: {}", error_text(error)));
         let failed = failed.unwrap_or_default();
         for (path, expected) in files {
-            match fs::read(self.place(path)) {
+            match fs::read(self.host_path(path)) {
                 Ok(content) => assert_eq!(
                     String::from_utf8_lossy(&content),
                     String::from_utf8_lossy(expected),
-                    "{half}: `{path}`{failed}"
+                    "{mode}: `{path}`{failed}"
                 ),
-                Err(error) => panic!("{half}: `{path}`: {error}{failed}"),
+                Err(error) => panic!("{mode}: `{path}`: {error}{failed}"),
             }
         }
     }
 
-    fn place(&self, path: &GuestPath) -> PathBuf {
+    fn host_path(&self, path: &GuestPath) -> PathBuf {
         self.0.join(&path.as_str()[1..])
     }
 }

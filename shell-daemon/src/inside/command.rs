@@ -19,7 +19,7 @@ use rustix::{
 use super::{
     environment::SessionEnvironment,
     script::{ScriptDescriptors, script},
-    snapshot::{CommandSnapshots, Extent, extent},
+    snapshot::{CommandSnapshots, SnapshotState, snapshot_state},
 };
 use crate::wire::{Ending, FromCommand, ShellEnd, StateAfter, send};
 
@@ -90,11 +90,11 @@ fn end(ended: &EndedChild, snapshot: &OwnedFd, jobs_left: bool) -> io::Result<Sh
         (None, Some(signal)) => Ending::Signal(signal),
         (None, None) => return Err(io::Error::other("the shell ended neither by itself nor by a signal")),
     };
-    let state = match (extent(snapshot.as_fd())?, ending) {
-        (Extent::Whole, _) => StateAfter::Saved,
-        (Extent::TooLarge, _) => StateAfter::KeptTooLarge,
-        (Extent::Unfinished, Ending::Signal(_)) => StateAfter::KeptAfterKill,
-        (Extent::Unfinished, Ending::Code(_)) => StateAfter::KeptNotWritten,
+    let state = match (snapshot_state(snapshot.as_fd())?, ending) {
+        (SnapshotState::Whole, _) => StateAfter::Saved,
+        (SnapshotState::TooLarge, _) => StateAfter::KeptTooLarge,
+        (SnapshotState::Unfinished, Ending::Signal(_)) => StateAfter::KeptAfterKill,
+        (SnapshotState::Unfinished, Ending::Code(_)) => StateAfter::KeptNotWritten,
     };
     Ok(ShellEnd { ending, cpu: ended.cpu, peak_memory_bytes: ended.peak_memory_bytes, state, jobs_left })
 }

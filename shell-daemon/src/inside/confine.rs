@@ -12,7 +12,7 @@ use rustix::{
     process::DumpableBehavior,
 };
 
-use crate::wire::{FromSession, Plan, SessionReady, SessionSetup};
+use crate::wire::{FromSession, LayerPlan, SessionReady, SessionSetup};
 
 /// Confines the calling process as its setup says, and returns the answer. After a refusal the process must
 /// end.
@@ -23,7 +23,7 @@ pub(super) fn confine(
     group: LayerReport,
     one_thread: &SingleThreaded,
 ) -> FromSession {
-    let Plan::Layers { waived, .. } = &setup.plan else {
+    let LayerPlan::Layers { waived, .. } = &setup.plan else {
         let posture = ProcessPosture::new(Vec::new());
         return FromSession::Ready(SessionReady { posture, has_tree: false, protected: 0, user: None });
     };

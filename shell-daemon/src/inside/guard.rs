@@ -29,7 +29,7 @@ use crate::{
     ShellError,
     limits::KILL_TIME,
     tree,
-    wire::{Plan, SessionSetup, ToSession, receive, send},
+    wire::{LayerPlan, SessionSetup, ToSession, receive, send},
 };
 
 /// Runs a session's process until its end.
@@ -70,9 +70,9 @@ pub(crate) fn run() -> ExitCode {
 /// Prepares the namespaces. The first process of a process namespace must be started by a process outside it.
 fn prepare_namespaces(setup: &SessionSetup, one_thread: &SingleThreaded) -> Result<Namespaces, ConfineError> {
     match &setup.plan {
-        Plan::Nothing => Ok(Namespaces::none(&LayerStatus::Waived)),
-        Plan::Layers { without_namespaces: Some(status), .. } => Ok(Namespaces::none(status)),
-        Plan::Layers { waived, without_namespaces: None } => {
+        LayerPlan::Nothing => Ok(Namespaces::none(&LayerStatus::Waived)),
+        LayerPlan::Layers { without_namespaces: Some(status), .. } => Ok(Namespaces::none(status)),
+        LayerPlan::Layers { waived, without_namespaces: None } => {
             Namespaces::prepare(one_thread, waived, setup.user, setup.apart)
         }
     }

@@ -67,7 +67,7 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<ProcessRol
         }
         let spoken = !watched[0].revents().is_empty();
         drop(watched);
-        bury(&mut commands)?;
+        reap_command_inits(&mut commands)?;
         if !spoken {
             continue;
         }
@@ -95,7 +95,7 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<ProcessRol
 
 /// Reaps command-inits that have ended. A killed one leaves orphans that no init accounts for, so the session
 /// ends then.
-fn bury(commands: &mut Vec<(Pid, OwnedFd)>) -> io::Result<()> {
+fn reap_command_inits(commands: &mut Vec<(Pid, OwnedFd)>) -> io::Result<()> {
     let mut killed = false;
     commands.retain(|(pid, _)| match rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG) {
         Ok(None) => true,

@@ -31,7 +31,7 @@ impl Snapshots {
     /// `write` is a new file of fixed size.
     pub(super) fn next(&mut self, write: OwnedFd) -> io::Result<CommandSnapshots> {
         if let Some(last) = self.last.take()
-            && extent(last.as_fd())? == Extent::Whole
+            && snapshot_state(last.as_fd())? == SnapshotState::Whole
         {
             self.good = Some(last);
         }
@@ -47,7 +47,7 @@ impl Snapshots {
 
 /// How much of a snapshot was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum SnapshotState {
     /// All of it.
     Whole,
     /// It did not fit.
@@ -56,7 +56,7 @@ pub(super) enum Extent {
     Unfinished,
 }
 
-pub(super) fn extent(file: BorrowedFd<'_>) -> io::Result<Extent> {
+pub(super) fn snapshot_state(file: BorrowedFd<'_>) -> io::Result<SnapshotState> {
     let mut text = Vec::new();
     loop {
         let known = text.len();
@@ -65,7 +65,7 @@ pub(super) fn extent(file: BorrowedFd<'_>) -> io::Result<Extent> {
         text.resize((2 * known).max(8 << 10), 0);
         let read = rustix::io::pread(file, &mut text[known..], known as u64)?;
         if read == 0 {
-            return Ok(Extent::TooLarge);
+            return Ok(SnapshotState::TooLarge);
         }
         text.truncate(known + read);
         // The layout: names, a zero, the state, a zero.
@@ -73,7 +73,7 @@ pub(super) fn extent(file: BorrowedFd<'_>) -> io::Result<Extent> {
         if let (Some(_), Some(state), Some(_)) = (parts.next(), parts.next(), parts.next()) {
             let last = state.strip_suffix(b"\n").unwrap_or(state).rsplit(|byte| *byte == b'\n').next();
             let is_whole = last == Some(END.as_bytes());
-            return Ok(if is_whole { Extent::Whole } else { Extent::Unfinished });
+            return Ok(if is_whole { SnapshotState::Whole } else { SnapshotState::Unfinished });
         }
     }
 }
@@ -88,24 +88,24 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(text: &[u8], expected: Extent) {
+    fn check(text: &[u8], expected: SnapshotState) {
         let file = empty();
         assert_eq!(rustix::io::write(&file, text).unwrap(), text.len());
-        assert_eq!(extent(file.as_fd()).unwrap(), expected);
+        assert_eq!(snapshot_state(file.as_fd()).unwrap(), expected);
     }
 
     #[test]
     fn partly_written_snapshot_is_ignored() {
-        check(b"", Extent::Unfinished);
-        check(b"a\n", Extent::Unfinished);
-        check(b"a\n\0a=1\n", Extent::Unfinished);
-        check(format!("a=1\n{END}\n").as_bytes(), Extent::Unfinished);
-        check(format!("a\n\0a=1\n{END}\n").as_bytes(), Extent::Whole);
-        check(format!("a\n\0a={}\n{END}\n", "x".repeat(100_000)).as_bytes(), Extent::Whole);
-        check(format!("{}\0a=1\n{END}\n", "a\n".repeat(100_000)).as_bytes(), Extent::Whole);
-        check(format!("a\n\0{}", format!("a='\n{END}\n").repeat(2)).as_bytes(), Extent::Whole);
-        check(format!("a\n\0{END}\na=1\n").as_bytes(), Extent::Unfinished);
-        check(&vec![b'x'; usize::try_from(SNAPSHOT_BYTES).unwrap()], Extent::TooLarge);
+        check(b"", SnapshotState::Unfinished);
+        check(b"a\n", SnapshotState::Unfinished);
+        check(b"a\n\0a=1\n", SnapshotState::Unfinished);
+        check(format!("a=1\n{END}\n").as_bytes(), SnapshotState::Unfinished);
+        check(format!("a\n\0a=1\n{END}\n").as_bytes(), SnapshotState::Whole);
+        check(format!("a\n\0a={}\n{END}\n", "x".repeat(100_000)).as_bytes(), SnapshotState::Whole);
+        check(format!("{}\0a=1\n{END}\n", "a\n".repeat(100_000)).as_bytes(), SnapshotState::Whole);
+        check(format!("a\n\0{}", format!("a='\n{END}\n").repeat(2)).as_bytes(), SnapshotState::Whole);
+        check(format!("a\n\0{END}\na=1\n").as_bytes(), SnapshotState::Unfinished);
+        check(&vec![b'x'; usize::try_from(SNAPSHOT_BYTES).unwrap()], SnapshotState::TooLarge);
     }
 
     #[test]

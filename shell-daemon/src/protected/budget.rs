@@ -50,8 +50,8 @@ impl Budget {
     }
 
     /// Takes one name from the budget; `false` if there is none left.
-    pub(super) fn take(&mut self, is_named: bool) -> bool {
-        let left = if is_named && self.share > 0 { &mut self.share } else { &mut self.entries };
+    pub(super) fn take(&mut self, is_protected_part: bool) -> bool {
+        let left = if is_protected_part && self.share > 0 { &mut self.share } else { &mut self.entries };
         let is_left = *left > 0;
         *left = left.saturating_sub(1);
         self.complete &= is_left;
@@ -61,16 +61,16 @@ impl Budget {
 
 /// Folders still to be read.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct FolderQueue {
     /// Folders that are part of a protected path. Read first.
     pub(super) named: Vec<PathBuf>,
     /// All others. First in, first out: the less deep ones come first.
     pub(super) others: VecDeque<PathBuf>,
 }
 
-impl Queue {
-    pub(super) fn add(&mut self, folder: PathBuf, is_named: bool) {
-        if is_named { self.named.push(folder) } else { self.others.push_back(folder) }
+impl FolderQueue {
+    pub(super) fn add(&mut self, folder: PathBuf, is_protected_part: bool) {
+        if is_protected_part { self.named.push(folder) } else { self.others.push_back(folder) }
     }
 
     pub(super) fn next(&mut self) -> Option<(PathBuf, bool)> {

@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use super::{
-    budget::{Budget, Queue},
+    budget::{Budget, FolderQueue},
     names::{Parts, RepositoryRoots, is_protected},
     seen::{Contents, FileState, FolderStamp, SeenPath, file_time},
 };
@@ -47,7 +47,7 @@ struct MountScan<'a> {
     budget: &'a mut Budget,
     /// The time when it began.
     now: (i64, i64),
-    to_read: Queue,
+    to_read: FolderQueue,
     /// Paths that this scan has found.
     found: HashSet<PathBuf>,
     /// Paths made or changed since the last scan.
@@ -72,7 +72,7 @@ impl ScannedMount {
     pub(super) fn scan(&mut self, patterns: &ProtectedPaths, budget: &mut Budget) -> Vec<String> {
         let now = clock_gettime(ClockId::Realtime);
         let now = (now.tv_sec, now.tv_nsec);
-        let (to_read, found, new) = (Queue::default(), HashSet::new(), BTreeSet::new());
+        let (to_read, found, new) = (FolderQueue::default(), HashSet::new(), BTreeSet::new());
         let mut scan = MountScan { patterns, budget, now, to_read, found, new };
         if self.folders.is_empty() {
             scan.to_read.add(PathBuf::new(), false);
@@ -85,13 +85,13 @@ impl ScannedMount {
         for pass in [true, false] {
             folders.retain(|path, stamp| {
                 // When the time is over, keep the folder for the next scan.
-                if stamp.is_named != pass || scan.budget.is_over() {
+                if stamp.is_protected_part != pass || scan.budget.is_over() {
                     return true;
                 }
                 match self.handle_stat(path) {
                     Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                         if stamp.is_fresh || stamp.state != Some(FileState::of(&stat)) {
-                            scan.to_read.add(path.clone(), stamp.is_named);
+                            scan.to_read.add(path.clone(), stamp.is_protected_part);
                         }
                         true
                     }
@@ -105,11 +105,11 @@ impl ScannedMount {
         }
         self.folders = folders;
         self.repositories.retain(|folder| self.folders.contains_key(folder));
-        while let Some((folder, is_named)) = scan.to_read.next() {
+        while let Some((folder, is_protected_part)) = scan.to_read.next() {
             if scan.budget.is_over() {
-                self.leave_out(folder, is_named);
+                self.leave_out(folder, is_protected_part);
             } else {
-                self.read(&folder, is_named, &mut scan);
+                self.read(&folder, is_protected_part, &mut scan);
             }
         }
         if scan.budget.is_over() {
@@ -125,13 +125,13 @@ impl ScannedMount {
     /// Looks up the protected names in the mount itself after the time is over: in most mounts they are
     /// there.
     fn scan_root(&mut self, scan: &mut MountScan<'_>) {
-        let is_unknown = self.folders.get(Path::new("")).is_none_or(|stamp| stamp.is_unknown);
-        self.probe_for_marks(Path::new(""), is_unknown, scan);
+        let may_predate = self.folders.get(Path::new("")).is_none_or(|stamp| stamp.may_predate);
+        self.probe_for_marks(Path::new(""), may_predate, scan);
         for pattern in scan.patterns.patterns() {
-            self.probe_for(pattern, Path::new(""), is_unknown, scan);
+            self.probe_for(pattern, Path::new(""), may_predate, scan);
         }
-        while let Some((folder, is_named)) = scan.to_read.next() {
-            self.leave_out(folder, is_named);
+        while let Some((folder, is_protected_part)) = scan.to_read.next() {
+            self.leave_out(folder, is_protected_part);
         }
     }
 
@@ -153,35 +153,35 @@ impl ScannedMount {
     }
 
     /// Remembers a folder for which there was no time or room, to read it at the next scan.
-    fn leave_out(&mut self, folder: PathBuf, is_named: bool) {
-        let before = self.folders.get(&folder).filter(|stamp| stamp.is_unknown);
+    fn leave_out(&mut self, folder: PathBuf, is_protected_part: bool) {
+        let before = self.folders.get(&folder).filter(|stamp| stamp.may_predate);
         let previous_inode = match before {
             Some(stamp) => stamp.previous_inode,
-            None if self.is_first => self.handle_stat(&folder).ok().map(|stat| FileState::of(&stat).place),
+            None if self.is_first => self.handle_stat(&folder).ok().map(|stat| FileState::of(&stat).inode),
             None => None,
         };
-        let is_unknown = before.is_some() || self.is_first;
-        self.folders.insert(folder, FolderStamp::unread(is_named, is_unknown, previous_inode));
+        let may_predate = before.is_some() || self.is_first;
+        self.folders.insert(folder, FolderStamp::unread(is_protected_part, may_predate, previous_inode));
     }
 
     /// Remembers a folder that could not be read: anything that is seen in it later is new.
-    fn note_unreadable(&mut self, folder: PathBuf, is_named: bool) {
-        self.folders.insert(folder, FolderStamp::unread(is_named, false, None));
+    fn note_unreadable(&mut self, folder: PathBuf, is_protected_part: bool) {
+        self.folders.insert(folder, FolderStamp::unread(is_protected_part, false, None));
     }
 
     /// Looks up the protected names, as the policy spells them, in a folder of which not all names are read.
-    fn probe(&mut self, folder: &Path, is_unknown: bool, scan: &mut MountScan<'_>) {
-        self.probe_for_marks(folder, is_unknown, scan);
+    fn probe(&mut self, folder: &Path, may_predate: bool, scan: &mut MountScan<'_>) {
+        self.probe_for_marks(folder, may_predate, scan);
         for pattern in scan.patterns.patterns() {
             if scan.budget.is_over() {
                 return;
             }
-            self.probe_for(pattern, folder, is_unknown, scan);
+            self.probe_for(pattern, folder, may_predate, scan);
         }
     }
 
     /// Looks up whether such a folder is a repository, and if so its protected names.
-    fn probe_for_marks(&mut self, folder: &Path, is_unknown: bool, scan: &mut MountScan<'_>) {
+    fn probe_for_marks(&mut self, folder: &Path, may_predate: bool, scan: &mut MountScan<'_>) {
         let mut marks = RepositoryMarks::default();
         for name in RepositoryMarks::NAMES {
             if self.stat(&folder.join(name), scan).is_some() {
@@ -196,22 +196,22 @@ impl ScannedMount {
             if let Some((_, below)) =
                 pattern.split_once('/').filter(|(name, _)| scan.patterns.names_repository(name))
             {
-                self.probe_for(below, folder, is_unknown, scan);
+                self.probe_for(below, folder, may_predate, scan);
             }
         }
     }
 
-    fn probe_for(&mut self, pattern: &str, folder: &Path, mut is_unknown: bool, scan: &mut MountScan<'_>) {
+    fn probe_for(&mut self, pattern: &str, folder: &Path, mut may_predate: bool, scan: &mut MountScan<'_>) {
         let mut path = folder.to_owned();
         for part in pattern.split('/') {
             let within = self.within(&path);
             path.push(part);
             let Some(stat) = self.stat(&path, scan) else { break };
             // A folder that was moved here brought all its contents along, so they are new here.
-            is_unknown &= self.was_there(&stat);
+            may_predate &= self.was_there(&stat);
             let kind = FileType::from_raw_mode(stat.st_mode);
             if is_protected(scan.patterns, &path, kind, &within) {
-                self.find(path.clone(), &stat, is_unknown, scan);
+                self.find(path.clone(), &stat, may_predate, scan);
             }
             if kind == FileType::Directory && !self.folders.contains_key(&path) {
                 scan.to_read.add(path.clone(), true);
@@ -219,18 +219,18 @@ impl ScannedMount {
         }
     }
 
-    fn read(&mut self, folder: &Path, is_named: bool, scan: &mut MountScan<'_>) {
+    fn read(&mut self, folder: &Path, is_protected_part: bool, scan: &mut MountScan<'_>) {
         let (entries, stat) = match self.open(folder) {
             Ok(opened) => opened,
             Err(errno) => {
                 scan.budget.complete &= is_gone(errno);
                 if !is_gone(errno) {
-                    self.note_unreadable(folder.to_owned(), is_named);
+                    self.note_unreadable(folder.to_owned(), is_protected_part);
                 }
                 return;
             }
         };
-        let is_unknown = self.stamp(folder, &stat, is_named, scan);
+        let may_predate = self.stamp(folder, &stat, is_protected_part, scan);
         let within = self.within(folder);
         let mut marks = RepositoryMarks::default();
         // Names that are listed, and of which the kernel says nothing more.
@@ -238,16 +238,16 @@ impl ScannedMount {
         for entry in entries {
             let Ok(entry) = entry else {
                 scan.budget.complete = false;
-                self.note_unreadable(folder.to_owned(), is_named);
+                self.note_unreadable(folder.to_owned(), is_protected_part);
                 return;
             };
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            if !scan.budget.take(is_named) || scan.budget.is_over() {
-                self.leave_out(folder.to_owned(), is_named);
-                self.probe(folder, is_unknown, scan);
+            if !scan.budget.take(is_protected_part) || scan.budget.is_over() {
+                self.leave_out(folder.to_owned(), is_protected_part);
+                self.probe(folder, may_predate, scan);
                 return;
             }
             marks.see(name);
@@ -258,40 +258,41 @@ impl ScannedMount {
             };
             if is_protected(scan.patterns, &path, kind, &within) {
                 match self.stat(&path, scan) {
-                    Some(stat) => self.find(path.clone(), &stat, is_unknown, scan),
+                    Some(stat) => self.find(path.clone(), &stat, may_predate, scan),
                     None => is_partly_unreadable = true,
                 }
             }
             if kind == FileType::Directory
                 && !self.folders.contains_key(&path)
-                && !self.add_folder(path, &within, is_unknown, scan)
+                && !self.add_folder(path, &within, may_predate, scan)
             {
                 // So that the next scan finds it again.
-                self.leave_out(folder.to_owned(), is_named);
+                self.leave_out(folder.to_owned(), is_protected_part);
             }
         }
-        self.note_repository(folder, marks, is_unknown && self.was_there(&stat), scan);
+        self.note_repository(folder, marks, may_predate && self.was_there(&stat), scan);
         if is_partly_unreadable {
-            self.note_unreadable(folder.to_owned(), is_named);
+            self.note_unreadable(folder.to_owned(), is_protected_part);
             return;
         }
         if let Some(stamp) = self.folders.get_mut(folder).filter(|stamp| stamp.state.is_some()) {
-            stamp.is_unknown = false;
+            stamp.may_predate = false;
         }
     }
 
     /// Records that a folder is read. Returns whether its contents may be older than the session, although no
     /// scan has seen them.
-    fn stamp(&mut self, folder: &Path, stat: &Stat, is_named: bool, scan: &MountScan<'_>) -> bool {
+    fn stamp(&mut self, folder: &Path, stat: &Stat, is_protected_part: bool, scan: &MountScan<'_>) -> bool {
         let state = FileState::of(stat);
-        let before = self.folders.get(folder).filter(|stamp| stamp.is_unknown);
+        let before = self.folders.get(folder).filter(|stamp| stamp.may_predate);
         let previous_inode = before.and_then(|stamp| stamp.previous_inode);
         // If another folder took this one's place, its contents are new here.
-        let is_unknown = before.is_some() && (previous_inode == Some(state.place) || self.was_there(stat));
+        let may_predate = before.is_some() && (previous_inode == Some(state.inode) || self.was_there(stat));
         let is_fresh = state.is_after(scan.now);
-        let stamp = FolderStamp { state: Some(state), is_named, is_fresh, is_unknown, previous_inode };
+        let stamp =
+            FolderStamp { state: Some(state), is_protected_part, is_fresh, may_predate, previous_inode };
         self.folders.insert(folder.to_owned(), stamp);
-        is_unknown
+        may_predate
     }
 
     /// The kind of a listed entry, looked up where the listing does not say it. None if it cannot be.
@@ -307,29 +308,30 @@ impl ScannedMount {
         &mut self,
         path: PathBuf,
         within: &RepositoryRoots,
-        is_unknown: bool,
+        may_predate: bool,
         scan: &mut MountScan<'_>,
     ) -> bool {
-        let is_named = self.is_named(scan.patterns, &path, within);
+        let is_protected_part = self.is_protected_part(scan.patterns, &path, within);
         let is_too_much = self.folders.len() + scan.to_read.len() >= PROTECTED_FOLDERS
             || path.iter().count() > PROTECTED_DEPTH;
-        if is_too_much && !(is_named && scan.budget.share > 0) {
+        if is_too_much && !(is_protected_part && scan.budget.share > 0) {
             scan.budget.complete = false;
             return false;
         }
-        if is_unknown
+        if may_predate
             && let Ok(stat) = self.handle_stat(&path)
             && self.was_there(&stat)
         {
-            let previous_inode = Some(FileState::of(&stat).place);
-            self.folders.insert(path.clone(), FolderStamp::unread(is_named, is_unknown, previous_inode));
+            let previous_inode = Some(FileState::of(&stat).inode);
+            self.folders
+                .insert(path.clone(), FolderStamp::unread(is_protected_part, may_predate, previous_inode));
         }
-        scan.to_read.add(path, is_named);
+        scan.to_read.add(path, is_protected_part);
         true
     }
 
     /// Whether a folder is part of a protected path, so that paths in it are or may be protected.
-    fn is_named(&self, patterns: &ProtectedPaths, folder: &Path, within: &RepositoryRoots) -> bool {
+    fn is_protected_part(&self, patterns: &ProtectedPaths, folder: &Path, within: &RepositoryRoots) -> bool {
         let parts = Parts::of(folder);
         patterns.is_prefix_of_protected(&parts.0)
             || patterns.covers(&parts.0).is_some()
@@ -358,7 +360,7 @@ impl ScannedMount {
         &mut self,
         folder: &Path,
         marks: RepositoryMarks,
-        is_unknown: bool,
+        may_predate: bool,
         scan: &mut MountScan<'_>,
     ) {
         if !marks.is_repository() {
@@ -370,9 +372,9 @@ impl ScannedMount {
         if !self.repositories.insert(folder.to_owned()) {
             return;
         }
-        if !is_unknown {
+        if !may_predate {
             let below = self.folders.iter_mut().filter(|(path, _)| path.starts_with(folder));
-            below.for_each(|(_, stamp)| stamp.is_unknown = false);
+            below.for_each(|(_, stamp)| stamp.may_predate = false);
         }
         let entries = match self.open(folder) {
             Ok((entries, _)) => entries,
@@ -399,7 +401,7 @@ impl ScannedMount {
             if !is_protected(scan.patterns, &path, kind, &within) {
                 continue;
             }
-            self.find(path.clone(), &stat, is_unknown, scan);
+            self.find(path.clone(), &stat, may_predate, scan);
             if kind == FileType::Directory && self.folders.contains_key(&path) {
                 scan.to_read.add(path, true);
             }
@@ -423,18 +425,18 @@ impl ScannedMount {
 
     /// The folders above a protected path that make it protected: `.git`, and a repository of any name.
     pub(super) fn named_folders(&self, patterns: &ProtectedPaths, path: &Path) -> Vec<PathBuf> {
-        let is_named = |folder: &&Path| {
+        let is_protected_part = |folder: &&Path| {
             !folder.as_os_str().is_empty()
                 && (self.repositories.contains(*folder)
                     || patterns.is_prefix_of_protected(folder.iter().map(|part| part.to_string_lossy())))
         };
-        path.ancestors().skip(1).take_while(is_named).map(Path::to_owned).collect()
+        path.ancestors().skip(1).take_while(is_protected_part).map(Path::to_owned).collect()
     }
 
     /// Records a protected path that exists. It is new if the last scan did not find it or it has changed
     /// since. In a folder that the first scan left out, it is new only if it has changed since the session
     /// began.
-    fn find(&mut self, path: PathBuf, stat: &Stat, is_unknown: bool, scan: &mut MountScan<'_>) {
+    fn find(&mut self, path: PathBuf, stat: &Stat, may_predate: bool, scan: &mut MountScan<'_>) {
         // A folder's names are read again after its paths were checked one by one: read each file once.
         if !scan.found.insert(path.clone()) && self.found.contains_key(&path) {
             return;
@@ -450,7 +452,7 @@ impl ScannedMount {
             Some(before) if before.is_same(found) => {
                 scan.budget.complete &= !found.is_first_content(before);
             }
-            None if is_unknown && self.was_there(stat) => {}
+            None if may_predate && self.was_there(stat) => {}
             _ => {
                 scan.new.insert(path);
             }

@@ -22,7 +22,7 @@ use super::{
 /// A state of a file. `changed` is the inode's change time, which no program can set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileState {
-    pub(super) place: (u64, u64),
+    pub(super) inode: (u64, u64),
     pub(super) modified: (i64, i64),
     pub(super) changed: (i64, i64),
 }
@@ -33,19 +33,23 @@ pub(super) struct FolderStamp {
     /// `None` if it could not be read.
     pub(super) state: Option<FileState>,
     /// It is part of a protected path.
-    pub(super) is_named: bool,
+    pub(super) is_protected_part: bool,
     /// It changed so shortly before that a further change could have the same time.
     pub(super) is_fresh: bool,
     /// The first scan left it out for its bounds, so its contents may be older than the session.
-    pub(super) is_unknown: bool,
+    pub(super) may_predate: bool,
     /// Device and inode when the first scan left it out.
     pub(super) previous_inode: Option<(u64, u64)>,
 }
 
 impl FolderStamp {
     /// The stamp of a folder that has still to be read.
-    pub(super) fn unread(is_named: bool, is_unknown: bool, previous_inode: Option<(u64, u64)>) -> Self {
-        Self { state: None, is_named, is_fresh: true, is_unknown, previous_inode }
+    pub(super) fn unread(
+        is_protected_part: bool,
+        may_predate: bool,
+        previous_inode: Option<(u64, u64)>,
+    ) -> Self {
+        Self { state: None, is_protected_part, is_fresh: true, may_predate, previous_inode }
     }
 }
 
@@ -54,7 +58,7 @@ pub(super) struct SeenPath {
     pub(super) kind: FileType,
     /// `None` for a folder: its contents are found by themselves.
     pub(super) identity: Option<FileState>,
-    pub(super) place: (u64, u64),
+    pub(super) inode: (u64, u64),
     /// A hash of what is in a regular file, if it could be read.
     content: Option<u64>,
 }
@@ -73,7 +77,7 @@ impl FileState {
     pub(super) fn of(stat: &Stat) -> Self {
         let seconds = |seconds: i64, nanoseconds| (seconds, i64::try_from(nanoseconds).unwrap_or_default());
         Self {
-            place: (stat.st_dev, stat.st_ino),
+            inode: (stat.st_dev, stat.st_ino),
             modified: seconds(stat.st_mtime, stat.st_mtime_nsec),
             changed: seconds(stat.st_ctime, stat.st_ctime_nsec),
         }
@@ -96,7 +100,7 @@ impl SeenPath {
         let kind = FileType::from_raw_mode(stat.st_mode);
         let identity = FileState::of(stat);
         let identity_of_file = (kind != FileType::Directory).then_some(identity);
-        Self { kind, identity: identity_of_file, place: identity.place, content: None }
+        Self { kind, identity: identity_of_file, inode: identity.inode, content: None }
     }
 
     /// The same state as the one found before, if no more than its content is unknown now.
@@ -115,7 +119,7 @@ impl SeenPath {
     /// Whether both are one state. A content that one of them does not have is not compared.
     pub(super) fn is_same(self, other: Self) -> bool {
         let contents = self.content.zip(other.content);
-        (self.kind, self.identity, self.place) == (other.kind, other.identity, other.place)
+        (self.kind, self.identity, self.inode) == (other.kind, other.identity, other.inode)
             && contents.is_none_or(|(one, other)| one == other)
     }
 }

@@ -327,7 +327,7 @@ fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
 fn git_hooks_are_reported_first() {
     let world = World::new();
     let mut protected = world.protected(&PATTERNS);
-    for folder in 0..2 * PROTECTED_TOLD {
+    for folder in 0..2 * PROTECTED_REPORTED {
         let folder = world.path(&format!(".a/{folder}"));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(".bashrc"), "").unwrap();
@@ -335,7 +335,7 @@ fn git_hooks_are_reported_first() {
     fs::write(world.path("a/.git/hooks/pre-commit"), "new").unwrap();
     let found = protected.scan();
     assert_eq!(found.created[0], "/shared/a/.git/hooks/pre-commit");
-    assert_eq!((found.created.len(), found.complete), (PROTECTED_TOLD, false));
+    assert_eq!((found.created.len(), found.complete), (PROTECTED_REPORTED, false));
 }
 
 /// A folder that the first scan left out and that holds `before`; returns the report of a later scan.

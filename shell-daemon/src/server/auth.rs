@@ -19,12 +19,12 @@ impl Interceptor for AuthInterceptor {
         }
         let version = request.metadata().get(VERSION_KEY).and_then(|version| version.to_str().ok());
         if version != Some(VERSION) {
-            let theirs = version.unwrap_or("no version");
+            let client_version = version.unwrap_or("no version");
             return Err(RefusalCode::Version.because(format!(
-                "this daemon is of version {VERSION}, the client of {theirs}: start both from one build"
+                "this daemon is of version {VERSION}, the client of {client_version}: start both from one build"
             )));
         }
-        ConnectionHandle::of(&request)?.greet();
+        ConnectionHandle::of(&request)?.note_token();
         Ok(request)
     }
 }

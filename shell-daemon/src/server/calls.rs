@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use tonic::{Request, Response, Status};
 
 use super::{
-    command::{self, Claims, Control, ExecStream, SessionCommand},
+    command::{self, CommandControl, CommandPermits, ExecStream, SessionCommand},
     connection::{ConnectionHandle, Id},
     creation::{self, CheckedRequest},
-    daemon::{Daemon, place},
+    daemon::{Daemon, take_permit},
     health,
     input::{AfterInput, StdinSender},
     refusal::{self, RefusalCode},
-    session_thread::{self, HeldSession, Info, SessionContext, StartedSession},
+    session_thread::{self, HeldSession, SessionContext, SessionFacts, StartedSession},
 };
 use crate::CommandRequest;
 use portcullis_shell_protocol::{
@@ -58,9 +58,9 @@ impl Shell for ShellCalls {
             connection: Arc::downgrade(connection),
             idle_timeout: daemon.config.session.idle_timeout,
             shell: daemon.shell.clone(),
-            _places: [
-                place(&connection.places, "sessions of one connection")?,
-                place(&daemon.sessions, "sessions")?,
+            _permits: [
+                take_permit(&connection.session_permits, "sessions of one connection")?,
+                take_permit(&daemon.sessions, "sessions")?,
             ],
         };
         let (line, starting) = session_thread::start(spec, keeping)
@@ -68,7 +68,7 @@ impl Shell for ShellCalls {
         let gone = || RefusalCode::Start.because("the session's thread ended");
         let StartedSession { posture, has_own_tree } =
             starting.await.map_err(|_gone| gone())?.map_err(|error| refusal::not_started(&error))?;
-        let info = Info { posture: posture.clone(), limits, places, has_own_tree };
+        let info = SessionFacts { posture: posture.clone(), limits, places, has_own_tree };
         connection.add_session(id, HeldSession::new(line, info));
         tracing::info!(session = %id, posture = posture.summary, "started a session");
         Ok(Response::new(CreateSessionResponse {
@@ -89,15 +89,15 @@ impl Shell for ShellCalls {
         let turn = Arc::clone(&session.turn).try_acquire_owned();
         let turn =
             turn.map_err(|_taken| RefusalCode::Busy.because("a command of this session is running"))?;
-        let place = place(&daemon.commands, "running commands")?;
+        let permit = take_permit(&daemon.commands, "running commands")?;
         let background_from = request.background_from;
-        let (input, theirs) = if request.stdin_open {
-            let (input, theirs) = StdinSender::open()?;
-            (input, Some(theirs))
+        let (input, reader) = if request.stdin_open {
+            let (input, reader) = StdinSender::open()?;
+            (input, Some(reader))
         } else {
             (StdinSender::none(), None)
         };
-        let (control, cancellation) = Control::new(input)?;
+        let (control, cancellation) = CommandControl::new(input)?;
         let id = Id::random()?;
         let most = daemon.config.session.max_command_timeout;
         let limits = &session.info.limits;
@@ -105,20 +105,20 @@ impl Shell for ShellCalls {
             workdir: creation::workdir(&session.info.places, session.info.has_own_tree, &request.workdir)?,
             command: creation::command(request.command)?,
             stdin: request.stdin,
-            input: theirs,
+            input: reader,
             timeout: match request.timeout_ms {
                 0 => Duration::from_millis(limits.command_timeout_ms),
-                asked => Duration::from_millis(asked).min(most),
+                requested => Duration::from_millis(requested).min(most),
             },
             max_processes: usize::try_from(limits.processes).unwrap_or(usize::MAX),
             max_output_bytes: match request.max_output_bytes {
                 0 => limits.output_bytes,
-                asked => asked.min(limits.output_bytes),
+                requested => requested.min(limits.output_bytes),
             },
             cancellation,
         };
         let (outlet, inlet) = command::channel(Arc::clone(&control))?;
-        let claims = Claims { id, connection: Arc::downgrade(connection), _places: [turn, place] };
+        let permits = CommandPermits { id, connection: Arc::downgrade(connection), _permits: [turn, permit] };
         connection.add_command(id, Arc::clone(&control));
         // A job that the session does not take is dropped, and `accepted` reports that to the caller.
         session.run(SessionCommand {
@@ -128,7 +128,7 @@ impl Shell for ShellCalls {
             background_from,
             control,
             outlet,
-            claims,
+            permits,
         });
         drop(session);
         Ok(Response::new(inlet.accepted().await?))

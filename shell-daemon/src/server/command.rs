@@ -26,7 +26,7 @@ use super::{
     session_thread::SessionLife,
 };
 use crate::{
-    BackgroundOutput, Cancellation, Canceller, CommandEnd, CommandRequest, Completed, Ending, Interruption,
+    BackgroundOutput, Cancellation, Canceller, CommandEnd, CommandRequest, Completion, Ending, Interruption,
     OutputChunk, OutputStream, ShellError, ShellSession, StateAfter,
 };
 use portcullis_shell_protocol as protocol;
@@ -34,14 +34,14 @@ use portcullis_shell_protocol::{ExecEvent, Exited, Output, Started, exec_event::
 
 /// Cancels a command, from any thread.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(super) struct CommandControl {
     canceller: Mutex<Option<Canceller>>,
     /// Wakes the session's thread where it waits for the client to take output.
     cancelled: CancellationToken,
     pub(super) input: StdinSender,
 }
 
-impl Control {
+impl CommandControl {
     /// # Errors
     /// If there is no descriptor left.
     pub(super) fn new(input: StdinSender) -> Result<(Arc<Self>, Cancellation), Status> {
@@ -66,21 +66,21 @@ pub(super) struct SessionCommand {
     pub(super) request: CommandRequest,
     /// The position up to which the client has the output of background jobs.
     pub(super) background_from: u64,
-    pub(super) control: Arc<Control>,
+    pub(super) control: Arc<CommandControl>,
     pub(super) outlet: EventOutlet,
-    pub(super) claims: Claims,
+    pub(super) permits: CommandPermits,
 }
 
 /// The resources that a command holds while it runs. They are released before its end is sent, since the
 /// client may start the next command when it gets the end.
-pub(super) struct Claims {
+pub(super) struct CommandPermits {
     pub(super) id: Id,
     pub(super) connection: Weak<Connection>,
     /// Permits: the session's turn, and one of the daemon's running commands.
-    pub(super) _places: [OwnedSemaphorePermit; 2],
+    pub(super) _permits: [OwnedSemaphorePermit; 2],
 }
 
-impl Drop for Claims {
+impl Drop for CommandPermits {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.upgrade() {
             connection.forget_command(self.id);
@@ -92,7 +92,7 @@ impl SessionCommand {
     /// Runs the command, once. `forget` removes the session from its connection, in case it ends with the
     /// command.
     pub(super) fn run(self, session: &mut ShellSession, forget: impl FnOnce()) -> SessionLife {
-        let Self { id, daemon, request, background_from, control, mut outlet, claims } = self;
+        let Self { id, daemon, request, background_from, control, mut outlet, permits } = self;
         let judged = if control.cancelled.is_cancelled() {
             // The caller is gone, or the session is about to end.
             Err(RefusalCode::SessionEnded.because("the command was cancelled before it began"))
@@ -103,7 +103,7 @@ impl SessionCommand {
             })
         };
         if let Err(status) = judged {
-            drop(claims);
+            drop(permits);
             outlet.refuse(status);
             return SessionLife::GoesOn;
         }
@@ -114,14 +114,14 @@ impl SessionCommand {
         let result = session.run(&request, &mut |chunk| outlet.deliver(chunk, deadline, &control.cancelled));
         let life = match &result {
             Ok(_) => SessionLife::GoesOn,
-            Err(error) if lets_live(error) => SessionLife::GoesOn,
+            Err(error) if session_survives(error) => SessionLife::GoesOn,
             Err(error) => {
                 tracing::warn!(command = %id, error = portcullis_types::chain(error), "a session ended with its command");
                 forget();
                 SessionLife::Over
             }
         };
-        drop(claims);
+        drop(permits);
         outlet.end(&result, session.background_output(background_from));
         life
     }
@@ -149,7 +149,7 @@ pub(super) struct EventInlet {
 ///
 /// # Errors
 /// None in practice: a new channel has room for the last event.
-pub(super) fn channel(control: Arc<Control>) -> Result<(EventOutlet, EventInlet), Status> {
+pub(super) fn channel(control: Arc<CommandControl>) -> Result<(EventOutlet, EventInlet), Status> {
     let (accept, accepted) = oneshot::channel();
     let (events, receiver) = mpsc::channel(EVENTS);
     let last = events
@@ -241,7 +241,7 @@ impl EventOutlet {
 #[derive(Debug)]
 pub(super) struct ExecStream {
     events: mpsc::Receiver<Result<ExecEvent, Status>>,
-    control: Arc<Control>,
+    control: Arc<CommandControl>,
 }
 
 impl Stream for ExecStream {
@@ -268,9 +268,9 @@ fn exited(end: &CommandEnd, delivered: u64, background: BackgroundOutput) -> Exi
         Ending::Code(code) => exited::Ending::Code(code),
         Ending::Signal(signal) => exited::Ending::Signal(signal),
     };
-    let interruption = match end.completed {
-        Completed::Yes => "",
-        Completed::No(interruption) => word(interruption),
+    let interruption = match end.completion {
+        Completion::Whole => "",
+        Completion::Interrupted(interruption) => word(interruption),
     };
     let state = match end.state {
         StateAfter::Saved => "carried",
@@ -308,7 +308,7 @@ fn word(interruption: Interruption) -> &'static str {
 }
 
 /// Whether a session is still usable after an error.
-fn lets_live(error: &ShellError) -> bool {
+fn session_survives(error: &ShellError) -> bool {
     matches!(
         error,
         ShellError::CommandUnusable { .. }

@@ -60,11 +60,11 @@ pub struct SessionLimits {
     pub processes: u64,
     /// Memory of all processes of a session together. Default: 4 GiB.
     pub group_memory_bytes: u64,
-    /// Processes of a session, their threads included. Default: 1024.
+    /// Processes of a session, their threads included. Default: 1,024.
     pub group_processes: u64,
     /// The size of any file that is written. Default: 1 GiB.
     pub file_bytes: u64,
-    /// Open descriptors of each process. Default: 1024.
+    /// Open descriptors of each process. Default: 1,024.
     pub descriptors: u64,
     /// Output of one command that is handed on. The rest is read, counted and dropped. Default: 16 MiB.
     pub output_bytes: u64,
@@ -127,7 +127,7 @@ pub struct ServiceLimits {
     pub calls_per_connection: u32,
     /// The longest time from the start of a connection to its first call with the right token: a client that
     /// sends nothing, or a byte a second, holds its slot no longer. Default: 10 s.
-    pub greeting_timeout: Duration,
+    pub token_timeout: Duration,
     /// How long a client may be silent before it is pinged. Default: 30 s.
     pub keepalive_interval: Duration,
     /// How long the client has to answer the ping. Default: 20 s.
@@ -148,7 +148,7 @@ impl Default for ServiceLimits {
             commands: 16,
             message_bytes: 4 << 20,
             calls_per_connection: 64,
-            greeting_timeout: Duration::from_secs(10),
+            token_timeout: Duration::from_secs(10),
             keepalive_interval: Duration::from_secs(30),
             keepalive_timeout: Duration::from_secs(20),
             grace: Duration::from_secs(5),

@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Request, Status, transport::server::Connected};
 
-use super::{command::Control, refusal::RefusalCode, session_thread::HeldSession};
+use super::{command::CommandControl, refusal::RefusalCode, session_thread::HeldSession};
 
 /// A call's handle to its connection.
 #[derive(Clone, Debug)]
@@ -33,11 +33,11 @@ impl ConnectionHandle {
     /// If the request has no connection of ours, which only a bug could cause.
     pub(super) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         let client = request.extensions().get::<Self>();
-        client.cloned().ok_or_else(|| RefusalCode::Failed.because("the call came by no connection"))
+        client.cloned().ok_or_else(|| RefusalCode::Failed.because("the call belongs to no connection"))
     }
 
     /// Records that the client has sent the token: the greeting timeout no longer applies.
-    pub(super) fn greet(&self) {
+    pub(super) fn note_token(&self) {
         self.0.greeted.store(true, Ordering::Release);
     }
 
@@ -51,7 +51,7 @@ impl ConnectionHandle {
 pub(super) struct Connection {
     greeted: AtomicBool,
     /// Permits for the sessions that it may still start.
-    pub(super) places: Arc<Semaphore>,
+    pub(super) session_permits: Arc<Semaphore>,
     owned: Mutex<OwnedByConnection>,
     closed: CancellationToken,
     cut: CancellationToken,
@@ -61,7 +61,7 @@ pub(super) struct Connection {
 #[derive(Debug, Default)]
 struct OwnedByConnection {
     sessions: HashMap<Id, Arc<HeldSession>>,
-    commands: HashMap<Id, Arc<Control>>,
+    commands: HashMap<Id, Arc<CommandControl>>,
     is_closed: bool,
 }
 
@@ -69,7 +69,7 @@ impl Connection {
     fn new(sessions: usize, cut: CancellationToken) -> Self {
         Self {
             greeted: AtomicBool::new(false),
-            places: Arc::new(Semaphore::new(sessions)),
+            session_permits: Arc::new(Semaphore::new(sessions)),
             owned: Mutex::default(),
             closed: CancellationToken::new(),
             cut,
@@ -110,12 +110,12 @@ impl Connection {
         drop(forgotten);
     }
 
-    pub(super) fn command(&self, id: &str) -> Result<Arc<Control>, Status> {
+    pub(super) fn command(&self, id: &str) -> Result<Arc<CommandControl>, Status> {
         let command = Id::parse(id).and_then(|id| self.lock().commands.get(&id).cloned());
         command.ok_or_else(|| RefusalCode::NotFound.because("this connection runs no such command"))
     }
 
-    pub(super) fn add_command(&self, id: Id, control: Arc<Control>) {
+    pub(super) fn add_command(&self, id: Id, control: Arc<CommandControl>) {
         let mut owned = self.lock();
         if owned.is_closed {
             control.cancel();
@@ -136,7 +136,7 @@ impl Connection {
     }
 
     /// Whether its client has not sent the token yet.
-    pub(super) fn is_stranger(&self) -> bool {
+    pub(super) fn is_unauthenticated(&self) -> bool {
         !self.greeted.load(Ordering::Acquire) && !self.cut.is_cancelled()
     }
 
@@ -173,7 +173,7 @@ pub(super) struct ConnectionIo {
     greeting: Pin<Box<Sleep>>,
     /// Ready when the daemon hangs up.
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl ConnectionIo {
@@ -181,17 +181,17 @@ impl ConnectionIo {
         stream: UnixStream,
         early: Vec<u8>,
         sessions: usize,
-        greeting_timeout: Duration,
+        token_timeout: Duration,
         cut: CancellationToken,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
         Self {
             stream,
             early: io::Cursor::new(early),
             connection: Arc::new(Connection::new(sessions, cut.clone())),
-            greeting: Box::pin(tokio::time::sleep(greeting_timeout)),
+            greeting: Box::pin(tokio::time::sleep(token_timeout)),
             cut: Box::pin(cut.cancelled_owned()),
-            _place: place,
+            _permit: permit,
         }
     }
 

@@ -40,9 +40,11 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
     let posture = posture(daemon.config.posture, &request.least_posture)?;
     let mounts = match (request.all_mounts, request.mounts.as_slice()) {
         (true, []) => daemon.config.mounts.clone(),
-        (true, _) => return Err(RefusalCode::Invalid.because("a session has all mounts or those of a list")),
+        (true, _) => {
+            return Err(RefusalCode::Invalid.because("a session has either all mounts or those of a list"));
+        }
         // An empty list means no mounts, not all of them, so that a mistake grants nothing.
-        (false, asked) => mounts(&daemon.config.mounts, asked)?,
+        (false, requested) => mounts(&daemon.config.mounts, requested)?,
     };
     let limits = limits(daemon, request.limits.as_ref());
     let home = mounts.iter().find(|mount| mount.name == daemon.config.home).or(mounts.first());
@@ -149,57 +151,57 @@ pub(super) fn command(text: String) -> Result<String, Status> {
     Ok(text)
 }
 
-/// The daemon's posture, raised to the one asked for.
-fn posture(own: PostureChoice, asked: &str) -> Result<PostureChoice, Status> {
-    if asked.is_empty() {
+/// The daemon's posture, raised to the one requested.
+fn posture(own: PostureChoice, requested: &str) -> Result<PostureChoice, Status> {
+    if requested.is_empty() {
         return Ok(own);
     }
-    let asked = asked.parse::<ShellPosture>().map_err(|text| RefusalCode::Invalid.because(text))?;
+    let requested = requested.parse::<ShellPosture>().map_err(|text| RefusalCode::Invalid.because(text))?;
     match own {
-        PostureChoice::AtLeast(least) => Ok(PostureChoice::AtLeast(least.max(asked))),
-        PostureChoice::Exactly(level) if level >= asked => Ok(own),
+        PostureChoice::AtLeast(least) => Ok(PostureChoice::AtLeast(least.max(requested))),
+        PostureChoice::Exactly(level) if level >= requested => Ok(own),
         PostureChoice::Exactly(level) => Err(RefusalCode::Posture
             .because(format!("sessions of this daemon are `{level}`, by its operator's choice"))),
     }
 }
 
-fn mounts(own: &[DaemonMount], asked: &[Mount]) -> Result<Vec<DaemonMount>, Status> {
+fn mounts(own: &[DaemonMount], requested: &[Mount]) -> Result<Vec<DaemonMount>, Status> {
     let mut mounts: Vec<DaemonMount> = Vec::new();
-    for mount in asked {
+    for mount in requested {
         let refuse = |problem| RefusalCode::Mounts.because(format!("the mount `{}` {problem}", mount.name));
         let found = own.iter().find(|own| own.name == mount.name);
         let found = found.ok_or_else(|| refuse("is none of this daemon's"))?;
         let access = match mount.access.as_str() {
             "read" => Access::Read,
             "write" => Access::Write,
-            _ => return Err(refuse("is neither asked for to `read` nor to `write`")),
+            _ => return Err(refuse("is neither requested to `read` nor to `write`")),
         };
         if access > found.access {
             return Err(refuse("cannot be written to through this daemon"));
         }
         if mounts.iter().any(|other| other.name == mount.name) {
-            return Err(refuse("is asked for twice"));
+            return Err(refuse("is requested twice"));
         }
         mounts.push(DaemonMount { access, ..found.clone() });
     }
     Ok(mounts)
 }
 
-/// The lower of each limit asked for and the daemon's; 0 means the daemon's. A timeout is only bounded by the
+/// The lower of each limit requested and the daemon's; 0 means the daemon's. A timeout is only bounded by the
 /// daemon's maximum.
-fn limits(daemon: &Daemon, asked: Option<&SessionLimits>) -> SessionLimits {
+fn limits(daemon: &Daemon, requested: Option<&SessionLimits>) -> SessionLimits {
     let own = own_limits(daemon);
-    let Some(asked) = asked else { return own };
-    let lower = |asked: u64, own: u64| if asked == 0 { own } else { asked.min(own) };
+    let Some(requested) = requested else { return own };
+    let lower = |requested: u64, own: u64| if requested == 0 { own } else { requested.min(own) };
     let most = u64::try_from(daemon.config.session.max_command_timeout.as_millis()).unwrap_or(u64::MAX);
     SessionLimits {
-        memory_bytes: lower(asked.memory_bytes, own.memory_bytes),
-        processes: lower(asked.processes, own.processes),
-        file_bytes: lower(asked.file_bytes, own.file_bytes),
-        output_bytes: lower(asked.output_bytes, own.output_bytes),
-        command_timeout_ms: match asked.command_timeout_ms {
+        memory_bytes: lower(requested.memory_bytes, own.memory_bytes),
+        processes: lower(requested.processes, own.processes),
+        file_bytes: lower(requested.file_bytes, own.file_bytes),
+        output_bytes: lower(requested.output_bytes, own.output_bytes),
+        command_timeout_ms: match requested.command_timeout_ms {
             0 => own.command_timeout_ms,
-            asked => asked.min(most),
+            requested => requested.min(most),
         },
     }
 }
@@ -209,7 +211,9 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
     for (name, value) in &request.environment {
         if !daemon.config.environment.contains(name.as_str()) {
             let name: String = name.chars().take(64).collect();
-            return Err(RefusalCode::Environment.because(format!("this daemon lets nobody set `{name}`")));
+            return Err(
+                RefusalCode::Environment.because(format!("this daemon does not let clients set `{name}`"))
+            );
         }
         if value.contains('\0') {
             return Err(RefusalCode::Invalid.because(format!("the value of `{name}` holds a NUL")));

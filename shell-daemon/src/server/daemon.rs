@@ -99,8 +99,9 @@ impl Daemon {
     /// Hangs up on the oldest connection that has not sent the token; `false` if there is none.
     pub(super) fn cut_a_stranger(&self) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let stranger = known.iter().filter_map(Weak::upgrade).find(|connection| connection.is_stranger());
-        stranger.inspect(|stranger| stranger.cut()).is_some()
+        let unauthenticated =
+            known.iter().filter_map(Weak::upgrade).find(|connection| connection.is_unauthenticated());
+        unauthenticated.inspect(|unauthenticated| unauthenticated.cut()).is_some()
     }
 
     pub(super) fn cancel_commands(&self) {
@@ -124,9 +125,9 @@ impl Daemon {
 ///
 /// # Errors
 /// `limit`, if none is left.
-pub(super) fn place(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Status> {
-    Arc::clone(places).try_acquire_owned().map_err(|_full_or_closed| {
-        RefusalCode::Limit.because(format!("there are as many {what} as this daemon has places for"))
+pub(super) fn take_permit(permits: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Status> {
+    Arc::clone(permits).try_acquire_owned().map_err(|_full_or_closed| {
+        RefusalCode::Limit.because(format!("the daemon has reached its limit of {what}"))
     })
 }
 

@@ -128,7 +128,7 @@ async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>),
             }
             let setup = serde_json::from_slice(&bytes)
                 // The position only: serde's message could quote the token.
-                .map_err(|error| refuse(format!("is not what it should be, at byte {}", error.column())))?;
+                .map_err(|error| refuse(format!("is malformed at byte {}", error.column())))?;
             return Ok((setup, early));
         }
         if bytes.len() > SETUP_BYTES {

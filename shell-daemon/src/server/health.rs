@@ -68,11 +68,11 @@ pub(super) async fn prove(
     }
     let unusable = |problem: String| ProofError::Unusable { problem };
     let everything = CreateSessionRequest { environment: environment.clone(), ..creation::everything() };
-    let asked =
+    let checked =
         creation::understand(daemon, &everything).map_err(|status| unusable(status.message().to_owned()))?;
     let (reply, result) = oneshot::channel();
     let prove = move || {
-        let mut session = ShellSession::start(&asked.spec)?;
+        let mut session = ShellSession::start(&checked.spec)?;
         session.prove_shell()?;
         let posture = report(&session);
         session.end()?;

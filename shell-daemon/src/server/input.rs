@@ -33,7 +33,7 @@ impl StdinSender {
     /// Some of the bytes may have been written.
     ///
     /// # Errors
-    /// `closed`, if the command reads no more.
+    /// `closed`, if the command has closed its standard input.
     pub(super) async fn write(&self, bytes: &[u8], then: AfterInput) -> Result<(), Status> {
         let closed = || RefusalCode::Closed.because("the command's input is closed");
         let mut open = self.0.lock().await;

@@ -51,8 +51,8 @@ pub(super) async fn serve_one(
     early: Vec<u8>,
 ) -> Result<(), DaemonError> {
     let daemon = Arc::new(Daemon::new(config, token)?);
-    let Some(place) = place(&daemon).await else { return Ok(()) };
-    let connection = connect(stream, early, &daemon, place);
+    let Some(permit) = connection_permit(&daemon).await else { return Ok(()) };
+    let connection = connect(stream, early, &daemon, permit);
     let closed = connection.closed();
     let incoming = stream::once(async { Ok::<_, Infallible>(connection) }).chain(stream::pending());
     run(&daemon, incoming, closed).await
@@ -88,7 +88,7 @@ async fn run(
     // take it.
     let cut = async {
         daemon.stopping.cancelled().await;
-        tokio::time::sleep(service.grace + FAREWELL).await;
+        tokio::time::sleep(service.grace + CLOSE_DELAY).await;
         daemon.cut.cancel();
         std::future::pending::<()>().await;
     };
@@ -101,8 +101,8 @@ async fn run(
     // A session's permit is released when its processes are gone, so holding all permits means that all
     // sessions ended.
     let all = u32::try_from(service.sessions).unwrap_or(u32::MAX);
-    if timeout(LAST_SESSIONS, daemon.sessions.acquire_many(all)).await.is_err() {
-        tracing::error!("sessions are left that did not end in time");
+    if timeout(SESSION_END_TIME, daemon.sessions.acquire_many(all)).await.is_err() {
+        tracing::error!("some sessions did not end in time");
     }
     result
 }
@@ -122,7 +122,7 @@ async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u
         let uid = match stream.peer_cred() {
             Ok(peer) => peer.uid(),
             Err(error) => {
-                tracing::warn!(%error, "could not tell who connects");
+                tracing::warn!(%error, "could not read the user of a connection");
                 continue;
             }
         };
@@ -130,40 +130,40 @@ async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u
             tracing::warn!(uid, "refused a connection of another user");
             continue;
         }
-        if let Some(place) = place(daemon).await {
-            return connect(stream, Vec::new(), daemon, place);
+        if let Some(permit) = connection_permit(daemon).await {
+            return connect(stream, Vec::new(), daemon, permit);
         }
-        tracing::warn!("closed a connection: there are as many as this daemon has places for");
+        tracing::warn!("closed a connection: the daemon has reached its limit of connections");
     }
 }
 
 /// Takes a permit for a connection. If none is left, the oldest connection that has not sent the token loses
 /// its permit: a flood of such connections cannot keep real clients out.
-async fn place(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
-    let places = &daemon.connections;
-    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
-        return Some(place);
+async fn connection_permit(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
+    let permits = &daemon.connections;
+    if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+        return Some(permit);
     }
     if !daemon.cut_a_stranger() {
         return None;
     }
-    timeout(HANG_UP_TIME, Arc::clone(places).acquire_owned()).await.ok()?.ok()
+    timeout(HANG_UP_TIME, Arc::clone(permits).acquire_owned()).await.ok()?.ok()
 }
 
 fn connect(
     stream: UnixStream,
     early: Vec<u8>,
     daemon: &Arc<Daemon>,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) -> ConnectionIo {
     let service = &daemon.config.service;
     let connection = ConnectionIo::new(
         stream,
         early,
         service.sessions_per_connection,
-        service.greeting_timeout,
+        service.token_timeout,
         daemon.cut.child_token(),
-        place,
+        permit,
     );
     daemon.know(connection.connection());
     connection
@@ -179,8 +179,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const HANG_UP_TIME: Duration = Duration::from_secs(1);
 
 /// From the end of the last command to the cut of the connections.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_DELAY: Duration = Duration::from_secs(1);
 
 /// From the end of the connections until the daemon gives up waiting for its sessions. Their guards end these
 /// anyway.
-const LAST_SESSIONS: Duration = Duration::from_secs(10);
+const SESSION_END_TIME: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{
-    command::{Control, SessionCommand},
+    command::{CommandControl, SessionCommand},
     connection::{Connection, Id},
     creation::MountPath,
     report::report,
@@ -31,7 +31,7 @@ pub(super) struct HeldSession {
     work: mpsc::Sender<SessionWork>,
     /// One permit: a session runs one command at a time.
     pub(super) turn: Arc<Semaphore>,
-    pub(super) info: Info,
+    pub(super) info: SessionFacts,
     pub(super) since: Instant,
     last_used: Mutex<Instant>,
     running: Mutex<LastCommand>,
@@ -40,13 +40,13 @@ pub(super) struct HeldSession {
 /// The last command, and whether the session is ending.
 #[derive(Debug, Default)]
 struct LastCommand {
-    control: Weak<Control>,
+    control: Weak<CommandControl>,
     is_ending: bool,
 }
 
 /// The constant facts about a session.
 #[derive(Clone, Debug)]
-pub(super) struct Info {
+pub(super) struct SessionFacts {
     pub(super) posture: PostureReport,
     pub(super) limits: portcullis_shell_protocol::SessionLimits,
     pub(super) places: Vec<MountPath>,
@@ -80,7 +80,7 @@ pub(super) struct SessionContext {
     pub(super) idle_timeout: Duration,
     pub(super) shell: ShellProof,
     /// Permits, released when no process of the session is left.
-    pub(super) _places: [OwnedSemaphorePermit; 2],
+    pub(super) _permits: [OwnedSemaphorePermit; 2],
 }
 
 impl Drop for SessionContext {
@@ -165,7 +165,7 @@ fn keep(
             Ok(SessionWork::End(reply)) => break Some(reply),
             Err(RecvTimeoutError::Timeout) => {
                 forget();
-                tracing::info!(session = %keeping.id, "ended a session that rested too long");
+                tracing::info!(session = %keeping.id, "ended a session that was idle too long");
                 break None;
             }
             Err(RecvTimeoutError::Disconnected) => break None,
@@ -179,7 +179,7 @@ fn keep(
 }
 
 impl HeldSession {
-    pub(super) fn new(line: SessionChannel, info: Info) -> Self {
+    pub(super) fn new(line: SessionChannel, info: SessionFacts) -> Self {
         let now = Instant::now();
         Self {
             work: line.0,

@@ -27,27 +27,27 @@ use crate::{conceal_memory, take_all_descriptors};
 #[derive(Debug, Parser)]
 #[command(name = "portcullis-shelld", version)]
 struct StandaloneArguments {
-    /// Where to listen, in a folder of mode 0700. Not needed where a service manager hands the socket over
+    /// The socket to listen at, in a folder of mode 0700. Not needed if a service manager passes the socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// The file with the token that clients must name: 32 printable characters or more, mode 0600
     #[arg(long, value_name = "FILE")]
     token_file: PathBuf,
-    /// The folder that the mounts lie below
+    /// The folder that contains the mounts
     #[arg(long, value_name = "DIR")]
     workspace: PathBuf,
-    /// The operator's policy; without it, that of /etc/portcullis or $XDG_CONFIG_HOME/portcullis, else the shipped
-    /// one. `portcullis.toml` in the workspace may take away from it
+    /// The operator's policy. Default: that of /etc/portcullis or $XDG_CONFIG_HOME/portcullis, else the shipped one.
+    /// `portcullis.toml` in the workspace can restrict it, not extend it
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// What isolates this process itself; chooses the policy's `[sandbox.…]` section
+    /// What isolates this process itself. This selects the policy's `[sandbox.…]` section
     #[arg(long, value_name = "TIER", default_value_t = SandboxTier::Process)]
     sandbox_tier: SandboxTier,
-    /// A folder of the daemon's own, outside of all mounts; without it, that of the socket
+    /// The daemon's state folder, outside of all mounts. Default: the folder of the socket
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Another user whose clients are let in, by number. May be repeated. The socket can then be reached by any
-    /// user, and its folder may be of mode 0755; who is let in is the kernel's word about the peer
+    /// The number of another user whose clients may connect. May be given several times. Any user can then reach the
+    /// socket, and its folder may be of mode 0755; the daemon asks the kernel for the user of each connection
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
     /// Write logs as JSON, one line each

@@ -14,9 +14,9 @@ impl Token {
     /// # Errors
     /// [`DaemonError::Token`] if it is shorter or longer, or has other characters.
     pub fn parse(text: &str) -> Result<Self, DaemonError> {
-        let problem = if text.len() < LEAST {
+        let problem = if text.len() < MIN_TOKEN_BYTES {
             "is shorter than 32 characters"
-        } else if text.len() > MOST {
+        } else if text.len() > MAX_TOKEN_BYTES {
             "is longer than 1024 characters"
         } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             "has characters that are not printable ASCII"
@@ -38,8 +38,8 @@ impl fmt::Debug for Token {
     }
 }
 
-const LEAST: usize = 32;
-const MOST: usize = 1024;
+const MIN_TOKEN_BYTES: usize = 32;
+const MAX_TOKEN_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -11,8 +11,8 @@ use super::{Breach, BreachSignal, CommandBounds, KillReason, shell_start::ShellS
 use crate::{
     ShellError,
     limits::{
-        COUNT_TIME, FREEZE_TIME, GAPS, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH,
-        SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
+        COUNT_TIME, FREEZE_TIME, HIDDEN_GROWTH, HIDDEN_LOOKS, INCOMPLETE_LOOKS, KILL_TIME, LOOK_TIME,
+        MEMORY_GROWTH, SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
     },
     memory::{Marks, MemoryUse, Meter, Motion, PartialLook, shared_by_all},
     tree::{self, Process, ProcessEntry, ProcessesBelow, Table},
@@ -23,7 +23,7 @@ use crate::{
 pub(super) struct WatchedCommand {
     root: Process,
     bounds: CommandBounds,
-    pub(super) told: Arc<BreachSignal>,
+    pub(super) signal: Arc<BreachSignal>,
     /// The time of the next look.
     pub(super) next: Instant,
     next_whole: Instant,
@@ -87,12 +87,12 @@ impl HiddenMemory {
 }
 
 impl WatchedCommand {
-    pub(super) fn new(root: Process, bounds: CommandBounds, told: Arc<BreachSignal>) -> Self {
+    pub(super) fn new(root: Process, bounds: CommandBounds, signal: Arc<BreachSignal>) -> Self {
         let now = Instant::now();
         Self {
             root,
             bounds,
-            told,
+            signal,
             next: now + LOOK_TIME,
             next_whole: now + WHOLE_LOOK_TIME,
             checked: 0,
@@ -126,7 +126,7 @@ impl WatchedCommand {
         // read.
         if below.count() <= self.calm() {
             partial = self.note(&below, Motion::Runs, meter).err();
-            if partial.is_none() && self.gaps < GAPS && self.breach(&below).is_none() {
+            if partial.is_none() && self.gaps < INCOMPLETE_LOOKS && self.breach(&below).is_none() {
                 let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
                 if below.count() > slowed + self.step() {
                     yield_to_others(&below.living);
@@ -255,11 +255,11 @@ impl WatchedCommand {
 
     /// Reports the breach, and kills. Survivors are looked at again.
     pub(super) fn end(&self, breach: Breach) {
-        if self.told.is_forgotten.load(Ordering::Acquire) {
+        if self.signal.is_forgotten.load(Ordering::Acquire) {
             return;
         }
-        let _ = self.told.breach.set(KillReason { breach, memory_bytes: self.memory_bytes });
-        let _ = rustix::io::write(&self.told.wake, &1_u64.to_ne_bytes());
+        let _ = self.signal.breach.set(KillReason { breach, memory_bytes: self.memory_bytes });
+        let _ = rustix::io::write(&self.signal.wake, &1_u64.to_ne_bytes());
         let _ = tree::kill_below(self.root, KILL_TIME);
     }
 

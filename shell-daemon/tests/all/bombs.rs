@@ -17,7 +17,7 @@ use std::{
 };
 
 use portcullis_confine::GroupLimits;
-use portcullis_shell_daemon::{Completed, Ending, Interruption, PostureChoice, ShellSession};
+use portcullis_shell_daemon::{Completion, Ending, Interruption, PostureChoice, ShellSession};
 use portcullis_types::ShellPosture;
 
 use crate::world::{Ran, Session, World, eventually, marker, processes_with, request, with_timeout};
@@ -38,10 +38,10 @@ fn memory_counts_however_it_is_held() {
             println!("{way}: {} MiB at most in one process", ran.end.peak_memory_bytes >> 20);
             // Under a seccomp filter, memory files cannot be made in the first place.
             let is_refused = ran.stdout == "refused" && way.contains("file in memory");
-            let is_killed = ran.end.completed == Completed::No(Interruption::Memory);
+            let is_killed = ran.end.completion == Completion::Interrupted(Interruption::Memory);
             // An ordinary user's sidecar cannot see this memory, and kills the command for that.
-            let is_hidden =
-                ran.end.completed == Completed::No(Interruption::Hidden) && way.contains("shows nobody");
+            let is_hidden = ran.end.completion == Completion::Interrupted(Interruption::Hidden)
+                && way.contains("shows nobody");
             assert!(is_killed || is_refused || is_hidden, "{way}: {ran:?}");
             assert!(
                 !is_killed || ran.end.peak_memory_bytes > LIMIT,
@@ -62,7 +62,7 @@ fn memory_that_a_program_lends_to_one_it_starts_counts_once() {
             return;
         }
         let ran = attempt(&mut session, script);
-        assert_eq!((ran.end.completed, ran.stdout.as_str()), (Completed::Yes, "90\n"), "{ran:?}");
+        assert_eq!((ran.end.completion, ran.stdout.as_str()), (Completion::Whole, "90\n"), "{ran:?}");
     });
 }
 
@@ -211,7 +211,7 @@ fn shared_memory_that_is_handed_on_all_the_time_counts() {
         // Those that have ended count as processes until they are reaped, which takes longer on a busy machine.
         let is_killed = [Interruption::Memory, Interruption::Processes]
             .iter()
-            .any(|limit| ran.end.completed == Completed::No(*limit));
+            .any(|limit| ran.end.completion == Completion::Interrupted(*limit));
         assert!(is_killed, "{ran:?}");
         assert!(!made.exists(), "it had five times its limit before it was found");
     });
@@ -227,7 +227,7 @@ fn a_program_that_hides_memory_but_shares_none_goes_on() {
         // distinguished from the command's.
         let goes_on = (0..20).any(|_| {
             let ran = attempt(&mut session, &perl(&script));
-            let is_hidden = ran.end.completed == Completed::No(Interruption::Hidden);
+            let is_hidden = ran.end.completion == Completion::Interrupted(Interruption::Hidden);
             assert!(is_hidden || ran.stdout == "on", "{ran:?}");
             !is_hidden
         });
@@ -243,7 +243,7 @@ fn pages_that_fork_doubles_count_once() {
             "take(90 << 20, {PRIVATE}, -1); for (1..8) {{ if (!fork) {{ sleep 1; exit }} }} 1 while wait > 0"
         ));
         let ran = attempt(&mut bounded(world), &script);
-        assert_eq!((ran.end.completed, ran.end.ending), (Completed::Yes, Ending::Code(0)), "{ran:?}");
+        assert_eq!((ran.end.completion, ran.end.ending), (Completion::Whole, Ending::Code(0)), "{ran:?}");
     });
 }
 
@@ -257,7 +257,7 @@ fn memory_of_a_job_counts_after_its_command() {
         ));
         let ran =
             attempt(&mut session, &format!("(until [ -e go ]; do sleep 0.01; done; {job}) & echo answer"));
-        assert_eq!((ran.end.completed, ran.end.jobs_left), (Completed::Yes, true));
+        assert_eq!((ran.end.completion, ran.end.jobs_left), (Completion::Whole, true));
         assert_eq!(session.output("touch go; echo on"), "on\n");
         eventually("it has begun and is killed", || {
             world.path("shared/begun").exists() && processes_with(&marker).is_empty()
@@ -299,7 +299,7 @@ fn a_bomb_of_processes_is_killed_beside_a_bystander() {
     each(|world| {
         let bomb = format!("perl -e 'alarm 20; for (1..{DOUBLINGS}) {{ fork }} 1 while 1'");
         let ran = beside_a_bystander("processes", || attempt(&mut bounded(world), &bomb));
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Processes), "{ran:?}");
+        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Processes), "{ran:?}");
     });
 }
 
@@ -311,7 +311,7 @@ fn a_command_close_to_its_limit_of_processes_yields_to_others() {
         let many = "for i in {1..30}; do sleep 30 & done; \
                     until [[ $(nice) == 19 ]]; do sleep 0.05; done; kill $(jobs -p)";
         let ran = attempt(&mut bounded(world), many);
-        assert_eq!(ran.end.completed, Completed::Yes, "{ran:?}");
+        assert_eq!(ran.end.completion, Completion::Whole, "{ran:?}");
     });
 }
 
@@ -321,10 +321,10 @@ fn processes_that_ended_and_are_not_buried_count() {
     each(|world| {
         let bomb = "perl -e 'for (1..400) { $p = fork; last if !defined $p; exit if !$p } sleep 20'";
         let ran = attempt(&mut bounded(world), bomb);
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Processes), "{ran:?}");
+        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Processes), "{ran:?}");
         // One after the other is no bomb: the shell reaps each.
         let many = "for i in {1..200}; do (true); done";
-        assert_eq!(attempt(&mut bounded(world), many).end.completed, Completed::Yes);
+        assert_eq!(attempt(&mut bounded(world), many).end.completion, Completion::Whole);
     });
 }
 
@@ -343,7 +343,7 @@ fn a_bomb_that_continues_itself_is_killed() {
         let bomb = format!("perl -e '{timer} alarm 20; for (1..{DOUBLINGS}) {{ fork; t() }} 1 while 1'");
         let mut session = bounded(world);
         let ran = beside_a_bystander("processes that go on", || attempt(&mut session, &bomb));
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Processes), "{ran:?}");
+        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Processes), "{ran:?}");
         assert_eq!(session.output("echo on"), "on\n");
     });
 }
@@ -356,10 +356,10 @@ fn a_bomb_of_threads_is_killed_beside_a_bystander() {
         let mut session = Session(ShellSession::start(&spec).unwrap());
         let bomb = "perl -Mthreads=stack_size,65536 -e 'for (1..400) { threads->create(sub { sleep 20 }) || last } sleep 20'";
         let ran = beside_a_bystander("threads", || attempt(&mut session, bomb));
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Processes), "{ran:?}");
+        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Processes), "{ran:?}");
         // As many threads as the limit allows are no bomb.
         let few = "perl -Mthreads=stack_size,65536 -e 'threads->create(sub { sleep 1 }) for 1..60; $_->join for threads->list'";
-        assert_eq!(attempt(&mut session, few).end.completed, Completed::Yes);
+        assert_eq!(attempt(&mut session, few).end.completion, Completion::Whole);
     });
 }
 
@@ -374,7 +374,7 @@ fn a_process_whose_first_thread_has_ended_is_killed_too() {
             libc::SYS_exit
         );
         let ran = session.attempt(with_timeout(&script, Duration::from_secs(2))).unwrap();
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout), "{ran:?}");
+        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout), "{ran:?}");
         // A process whose first thread has ended has no command line any more, but a status.
         let left = fs::read_dir("/proc").unwrap().flatten().filter(|folder| {
             let text =

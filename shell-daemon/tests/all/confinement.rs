@@ -12,7 +12,7 @@ use std::{
 };
 
 use portcullis_confine::{Layer, LayerReport};
-use portcullis_shell_daemon::{Completed, Ending};
+use portcullis_shell_daemon::{Completion, Ending};
 
 use crate::world::{Session, World, request};
 
@@ -199,7 +199,7 @@ fn assert_works_as_another(world: &World, session: &mut Session) {
     let (mut one, canceller) = request("(setsid sleep 30 &) ; sleep 30");
     one.timeout = std::time::Duration::from_millis(200);
     let ran = session.attempt((one, canceller)).unwrap();
-    assert_ne!(ran.end.completed, Completed::Yes, "root can still kill it");
+    assert_ne!(ran.end.completion, Completion::Whole, "root can still kill it");
     assert_eq!(session.output("echo $v"), "1\n");
 }
 

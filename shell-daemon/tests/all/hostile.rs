@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_shell_daemon::{Completed, Ending, Interruption};
+use portcullis_shell_daemon::{Completion, Ending, Interruption};
 
 use crate::world::{World, eventually, ever_longer, marker, processes_with, request, with_timeout};
 
@@ -14,7 +14,7 @@ fn a_bomb_of_processes_dies_at_its_deadline() {
         let bomb = format!("{} (setsid true; b 7) & b 5", bomb(&marker));
         let begun = Instant::now();
         let ran = session.attempt(with_timeout(&bomb, Duration::from_millis(400))).unwrap();
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
         // It was killed: a sleeper ends by itself only after thirty seconds.
         assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
         assert_eq!(processes_with(&marker), Vec::<String>::new());
@@ -38,14 +38,14 @@ fn too_many_processes_of_a_command_or_its_jobs_are_killed() {
         let (mut one, canceller) = request(&format!("{} b 7", bomb(&marker)));
         one.max_processes = 40;
         let ran = session.attempt((one, canceller)).unwrap();
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Processes));
+        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Processes));
         assert_eq!(processes_with(&marker), Vec::<String>::new());
 
         let command = format!("{} (until [ -e go ]; do sleep 0.01; done; b 7) & echo answer", bomb(&marker));
         let (mut one, canceller) = request(&command);
         one.max_processes = 40;
         let ran = session.attempt((one, canceller)).unwrap();
-        assert_eq!((ran.end.completed, ran.end.jobs_left), (Completed::Yes, true));
+        assert_eq!((ran.end.completion, ran.end.jobs_left), (Completion::Whole, true));
         session.output("rm -f nodes; touch go");
         // With 41 processes at a time, at least half of them are inner nodes of the tree and no sleepers.
         eventually("they multiply", || {
@@ -87,7 +87,7 @@ fn output_without_end_is_bounded_and_ends_at_the_deadline() {
             let (mut one, canceller) = with_timeout("yes & cat /dev/zero", limit);
             one.max_output_bytes = 1 << 20;
             let ran = session.attempt((one, canceller)).unwrap();
-            assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+            assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
             assert!(ran.stdout.len() <= 1 << 20, "{:?}", ran.end);
             ran
         };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use portcullis_shell_daemon::{
-    Canceller, CommandInput, CommandRequest, Completed, InputError, InputWriter, Interruption, OutputChunk,
+    Canceller, CommandInput, CommandRequest, Completion, InputError, InputWriter, Interruption, OutputChunk,
 };
 
 use crate::world::{World, eventually, request};
@@ -50,7 +50,7 @@ fn a_command_and_its_caller_take_turns() {
                 None => drop(writer.take()),
             }
         });
-        assert_eq!(end.expect("it runs").completed, Completed::Yes);
+        assert_eq!(end.expect("it runs").completion, Completion::Whole);
         assert_eq!(seen, "hello, ann\n7 years\nend\n");
     });
 }
@@ -100,7 +100,7 @@ fn a_command_that_never_reads_blocks_then_refuses_the_writer() {
             (full, taken, writer.write(&[b'x'; 1 << 20]))
         });
         let ran = session.attempt((one, _canceller)).expect("it runs");
-        assert_eq!(ran.end.completed, Completed::Yes);
+        assert_eq!(ran.end.completion, Completion::Whole);
         let (full, taken, after) = writing.join().expect("no panic");
         assert!(matches!(full, InputError::Full), "{full:?}");
         assert!(taken <= 128 << 10, "{taken}");
@@ -123,7 +123,7 @@ fn a_closed_input_is_noticed_while_nothing_is_written() {
             });
             std::fs::write(told, "").expect("writable");
         });
-        assert_eq!(session.attempt((one, canceller)).expect("it runs").end.completed, Completed::Yes);
+        assert_eq!(session.attempt((one, canceller)).expect("it runs").end.completion, Completion::Whole);
         writing.join().expect("no panic");
     });
 }
@@ -159,14 +159,14 @@ fn a_writer_learns_of_every_end_of_its_command() {
         one.timeout = Duration::from_millis(100);
         let writing = write_without_end(writer);
         let ran = session.attempt((one, canceller)).expect("it runs");
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
         assert!(matches!(writing.join().expect("no panic"), InputError::Closed));
         let (one, canceller, writer) = streamed("sleep 30");
         let writing = write_without_end(writer);
         drop(canceller);
         let (_, kept) = request("");
         let ran = session.attempt((one, kept)).expect("it runs");
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Cancelled));
+        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Cancelled));
         assert!(matches!(writing.join().expect("no panic"), InputError::Closed));
         // By a refusal.
         let (one, canceller, mut writer) = streamed("no\0command");

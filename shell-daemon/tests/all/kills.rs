@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_shell_daemon::{Completed, Ending, Interruption, ShellError, ShellSession, StateAfter};
+use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, ShellSession, StateAfter};
 
 use crate::world::{World, eventually, ever_longer, marker, processes_with, request, with_timeout};
 
@@ -26,7 +26,7 @@ fn a_deadline_kills_the_whole_tree_and_the_session_lives_on() {
             let begun = Instant::now();
             let ran = session.attempt(with_timeout(&command, limit)).unwrap();
             let late = begun.elapsed().saturating_sub(limit);
-            assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+            assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
             assert_eq!((ran.end.ending, ran.end.state), (Ending::Signal(9), StateAfter::KeptAfterKill));
             assert_eq!(processes_with(&marker), Vec::<String>::new());
             (ran.stdout == "up\n", late)
@@ -65,7 +65,7 @@ fn a_caller_that_goes_away_takes_the_command_along() {
             eventually("it runs", || !processes_with(&marker).is_empty());
             drop(canceller);
             let end = running.join().unwrap().unwrap();
-            assert_eq!(end.completed, Completed::No(Interruption::Cancelled));
+            assert_eq!(end.completion, Completion::Interrupted(Interruption::Cancelled));
         });
         assert_eq!(processes_with(&marker), Vec::<String>::new());
         assert_eq!(session.output("cat counter"), "x\n");
@@ -78,7 +78,7 @@ fn a_stopped_command_and_one_that_ignores_signals_die_too() {
         let mut session = world.session();
         for command in ["kill -STOP $$", "trap '' TERM INT HUP QUIT; while :; do :; done", "sleep 30 | cat"] {
             let ran = session.attempt(with_timeout(command, SOON)).unwrap();
-            assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout), "{command}");
+            assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout), "{command}");
         }
         assert_eq!(session.output("echo on"), "on\n");
     });
@@ -186,9 +186,9 @@ fn a_command_cancelled_before_it_begins_keeps_the_session() {
             drop(canceller);
             let (_, kept) = request("");
             let ran = session.attempt((one, kept)).unwrap();
-            assert_eq!(ran.end.completed, Completed::No(Interruption::Cancelled));
+            assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Cancelled));
             let ran = session.attempt(with_timeout("sleep 30", Duration::ZERO)).unwrap();
-            assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+            assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
         }
         assert_eq!(session.output("echo $v"), "1\n");
         let ran = session.attempt(with_timeout("echo $v", Duration::MAX)).unwrap();

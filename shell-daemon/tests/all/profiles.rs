@@ -4,12 +4,12 @@
 
 use std::process::{Command, Output};
 
-use portcullis_testing::outer::{Call, Outer};
+use portcullis_testing::outer::{KernelEnvironment, SyscallUse};
 
 use crate::world::World;
 
 /// Runs the test program for one command below a profile.
-fn below(outer: Outer, world: &World, posture: &str) -> Output {
+fn below(outer: KernelEnvironment, world: &World, posture: &str) -> Output {
     outer.start(|| {
         Command::new(env!("CARGO_BIN_EXE_portcullis-shell-test"))
             .arg(world.path(""))
@@ -28,15 +28,26 @@ fn strong_lacks_only_uts_ns_without_sethostname() {
         return;
     }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let control = below(Outer::Answer(&[(Call::Any(libc::SYS_swapon), libc::EPERM)]), &world, "strong");
+    let control = below(
+        KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_swapon), libc::EPERM)]),
+        &world,
+        "strong",
+    );
     assert_eq!(text(&control.stdout), "on\n", "{control:?}");
-    let output =
-        below(Outer::Answer(&[(Call::Any(libc::SYS_sethostname), libc::EPERM)]), &world, "contained");
+    let output = below(
+        KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_sethostname), libc::EPERM)]),
+        &world,
+        "contained",
+    );
     let said = text(&output.stderr);
     assert_eq!(text(&output.stdout), "on\n", "{said}");
     let layers = "pid_ns=enforced,ipc_ns=enforced,uts_ns=missing,net_ns=enforced,mount_ns=enforced";
     assert!(said.starts_with("contained(") && said.contains(layers), "{said}");
-    let refused = below(Outer::Answer(&[(Call::Any(libc::SYS_sethostname), libc::EPERM)]), &world, "strong");
+    let refused = below(
+        KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_sethostname), libc::EPERM)]),
+        &world,
+        "strong",
+    );
     let said = text(&refused.stderr);
     assert_eq!((refused.status.code(), text(&refused.stdout).as_str()), (Some(1), ""), "{said}");
     assert!(said.contains("UtsNamespace") && said.contains("sethostname"), "{said}");

@@ -4,7 +4,7 @@
 
 use std::{fs, time::Duration};
 
-use portcullis_shell_daemon::{Completed, Ending, Interruption};
+use portcullis_shell_daemon::{Completion, Ending, Interruption};
 
 use crate::world::{World, ever_longer, with_timeout};
 
@@ -134,7 +134,7 @@ fn new_protected_path_is_reported_in_every_posture() {
         };
         let mut all = ever_longer(Duration::from_millis(300)).map(attempt);
         let ran = all.find(|_| world.path("shared/.bashrc").exists()).expect("it was made in time");
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
         assert_eq!(ran.end.protected.created, ["/shared/.bashrc"], "also of a command that was killed");
     });
 }

@@ -5,7 +5,7 @@
 use std::io::Write as _;
 
 use portcullis_shell_daemon::PostureChoice;
-use portcullis_testing::outer::{Call, Outer};
+use portcullis_testing::outer::{KernelEnvironment, SyscallUse};
 use portcullis_types::ShellPosture;
 use tonic::Status;
 
@@ -19,7 +19,7 @@ use crate::{
 use portcullis_shell_protocol::{CreateSessionRequest, HealthRequest, PostureReport};
 
 /// A daemon that accepts every posture from `minimal` upwards.
-async fn daemon(who: Who, outer: Outer) -> (World, Embedded, Shell) {
+async fn daemon(who: Who, outer: KernelEnvironment) -> (World, Embedded, Shell) {
     let world = World::make(PostureChoice::AtLeast(ShellPosture::Minimal));
     let mut command = daemon_of(&world, who);
     let (daemon, mut stream) = outer.start(|| spawn_embedded(&mut command));
@@ -44,11 +44,11 @@ fn status(report: &PostureReport, layer: &str) -> String {
 
 /// Where the kernel refuses a layer, it is missing, the posture is the next weaker one, and a stronger one is
 /// refused.
-async fn check_missing(who: Who, outer: Outer, missing: &[&str], reached: ShellPosture) {
+async fn check_missing(who: Who, outer: KernelEnvironment, missing: &[&str], reached: ShellPosture) {
     if World::strong().is_none() || (who == Who::Root && !rustix::process::geteuid().is_root()) {
         return;
     }
-    let (_control_world, _control_daemon, mut control) = daemon(who, Outer::Nothing).await;
+    let (_control_world, _control_daemon, mut control) = daemon(who, KernelEnvironment::Nothing).await;
     let whole = control.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
     let (_world, _daemon, mut shell) = daemon(who, outer).await;
     let health = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
@@ -85,7 +85,7 @@ async fn check_missing(who: Who, outer: Outer, missing: &[&str], reached: ShellP
 }
 
 /// Where a layer that every session needs is not available or does not hold, there is no session at all.
-async fn check_refused(who: Who, outer: Outer, words: &[&str]) {
+async fn check_refused(who: Who, outer: KernelEnvironment, words: &[&str]) {
     if World::strong().is_none() || (who == Who::Root && !rustix::process::geteuid().is_root()) {
         return;
     }
@@ -108,7 +108,8 @@ const BOTH: [Who; 2] = [Who::Root, Who::Ordinary];
 #[tokio::test]
 async fn without_landlock_there_is_less_than_contained() {
     for who in BOTH {
-        let outer = Outer::Answer(&[(Call::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS)]);
+        let outer =
+            KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS)]);
         check_missing(who, outer, &["landlock"], ShellPosture::Minimal).await;
     }
 }
@@ -116,14 +117,14 @@ async fn without_landlock_there_is_less_than_contained() {
 #[tokio::test]
 async fn without_a_filter_there_is_less_than_contained() {
     for who in BOTH {
-        let outer = Outer::Answer(&[(Call::Any(libc::SYS_seccomp), libc::ENOSYS)]);
+        let outer = KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_seccomp), libc::ENOSYS)]);
         check_missing(who, outer, &["seccomp"], ShellPosture::Minimal).await;
     }
 }
 
 /// The outer sandbox's answer to a call that makes one kind of namespace.
-const fn unshare(flag: libc::c_int, errno: libc::c_int) -> (Call, libc::c_int) {
-    (Call::WithFlag(libc::SYS_unshare, flag), errno)
+const fn unshare(flag: libc::c_int, errno: libc::c_int) -> (SyscallUse, libc::c_int) {
+    (SyscallUse::WithFlag(libc::SYS_unshare, flag), errno)
 }
 
 const ALL: [&str; 5] = ["pid_ns", "ipc_ns", "uts_ns", "net_ns", "mount_ns"];
@@ -132,14 +133,17 @@ const ALL: [&str; 5] = ["pid_ns", "ipc_ns", "uts_ns", "net_ns", "mount_ns"];
 async fn without_one_of_the_namespaces_there_is_less_than_strong() {
     const REFUSED: libc::c_int = libc::EPERM;
     for (outer, missing) in [
-        (Outer::Answer(const { &[unshare(libc::CLONE_NEWPID, REFUSED)] }), &["pid_ns", "mount_ns"][..]),
-        (Outer::Answer(const { &[unshare(libc::CLONE_NEWIPC, REFUSED)] }), &["ipc_ns"]),
-        (Outer::Answer(const { &[unshare(libc::CLONE_NEWUTS, REFUSED)] }), &["uts_ns"]),
-        (Outer::Answer(const { &[unshare(libc::CLONE_NEWNET, REFUSED)] }), &["net_ns"]),
-        (Outer::Answer(const { &[unshare(libc::CLONE_NEWNS, REFUSED)] }), &["mount_ns"]),
+        (
+            KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWPID, REFUSED)] }),
+            &["pid_ns", "mount_ns"][..],
+        ),
+        (KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWIPC, REFUSED)] }), &["ipc_ns"]),
+        (KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWUTS, REFUSED)] }), &["uts_ns"]),
+        (KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWNET, REFUSED)] }), &["net_ns"]),
+        (KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWNS, REFUSED)] }), &["mount_ns"]),
         // On the way into a file tree there is no way back, so a new session without any namespace is
         // started.
-        (Outer::Answer(&[(Call::Any(libc::SYS_pivot_root), REFUSED)]), &ALL),
+        (KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_pivot_root), REFUSED)]), &ALL),
     ] {
         for who in BOTH {
             check_missing(who, outer, missing, ShellPosture::Contained).await;
@@ -149,7 +153,7 @@ async fn without_one_of_the_namespaces_there_is_less_than_strong() {
 
 #[tokio::test]
 async fn without_a_user_namespace_ordinary_users_get_no_namespace() {
-    let outer = Outer::Answer(const { &[unshare(libc::CLONE_NEWUSER, libc::EPERM)] });
+    let outer = KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWUSER, libc::EPERM)] });
     check_missing(Who::Ordinary, outer, &ALL, ShellPosture::Contained).await;
 }
 
@@ -157,9 +161,9 @@ async fn without_a_user_namespace_ordinary_users_get_no_namespace() {
 #[tokio::test]
 async fn a_namespace_that_only_pretends_is_none() {
     for outer in [
-        Outer::Answer(const { &[unshare(libc::CLONE_NEWPID, 0)] }),
-        Outer::Answer(const { &[unshare(libc::CLONE_NEWIPC, 0)] }),
-        Outer::Answer(const { &[unshare(libc::CLONE_NEWNET, 0)] }),
+        KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWPID, 0)] }),
+        KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWIPC, 0)] }),
+        KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWNET, 0)] }),
     ] {
         for who in BOTH {
             check_missing(who, outer, &ALL, ShellPosture::Contained).await;
@@ -170,7 +174,7 @@ async fn a_namespace_that_only_pretends_is_none() {
 #[tokio::test]
 async fn landlock_that_only_pretends_is_noticed() {
     for who in BOTH {
-        let outer = Outer::Answer(&[(Call::Any(libc::SYS_landlock_restrict_self), 0)]);
+        let outer = KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_landlock_restrict_self), 0)]);
         check_refused(who, outer, &["landlock"]).await;
     }
 }
@@ -178,7 +182,12 @@ async fn landlock_that_only_pretends_is_noticed() {
 #[tokio::test]
 async fn a_filter_that_only_pretends_is_noticed() {
     for who in BOTH {
-        check_refused(who, Outer::Answer(&[(Call::Any(libc::SYS_seccomp), 0)]), &["seccomp"]).await;
+        check_refused(
+            who,
+            KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_seccomp), 0)]),
+            &["seccomp"],
+        )
+        .await;
     }
 }
 
@@ -186,8 +195,8 @@ async fn a_filter_that_only_pretends_is_noticed() {
 async fn limits_that_cannot_be_set_or_only_pretend_are_noticed() {
     for who in BOTH {
         for outer in [
-            Outer::Answer(&[(Call::WithPointer(libc::SYS_prlimit64, 2), libc::EPERM)]),
-            Outer::Answer(&[(Call::WithPointer(libc::SYS_prlimit64, 2), 0)]),
+            KernelEnvironment::Errno(&[(SyscallUse::WithPointer(libc::SYS_prlimit64, 2), libc::EPERM)]),
+            KernelEnvironment::Errno(&[(SyscallUse::WithPointer(libc::SYS_prlimit64, 2), 0)]),
         ] {
             check_refused(who, outer, &["limit"]).await;
         }
@@ -197,14 +206,18 @@ async fn limits_that_cannot_be_set_or_only_pretend_are_noticed() {
 #[tokio::test]
 async fn privileges_that_cannot_be_given_up_are_noticed() {
     for who in BOTH {
-        let outer = Outer::Answer(&[(Call::Any(libc::SYS_capset), libc::EPERM)]);
+        let outer = KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_capset), libc::EPERM)]);
         check_refused(who, outer, &["capabilities"]).await;
-        let outer =
-            Outer::Answer(&[(Call::WithFirst(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS), libc::EPERM)]);
+        let outer = KernelEnvironment::Errno(&[(
+            SyscallUse::WithFirst(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS),
+            libc::EPERM,
+        )]);
         check_refused(who, outer, &["no_new_privs"]).await;
     }
     // An ordinary user has no privileges to keep, and in namespaces root becomes one.
-    let outer =
-        Outer::Answer(&[(Call::Any(libc::SYS_capset), 0), (Call::Any(libc::SYS_unshare), libc::EPERM)]);
+    let outer = KernelEnvironment::Errno(&[
+        (SyscallUse::Any(libc::SYS_capset), 0),
+        (SyscallUse::Any(libc::SYS_unshare), libc::EPERM),
+    ]);
     check_refused(Who::Root, outer, &["capabilities"]).await;
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
-use portcullis_shell_daemon::{Completed, Ending, Interruption, ShellError, StateAfter};
+use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, StateAfter};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::world::{World, eventually, request, with_timeout};
@@ -59,7 +59,10 @@ fn a_stopped_waiting_shell_ends_at_the_deadline_and_is_replaced() {
         session.output("v=1");
         kill_process(the_waiting(world), Signal::STOP).expect("there");
         let ran = session.attempt(with_timeout("echo never", Duration::from_millis(200))).expect("it lives");
-        assert_eq!((ran.end.completed, ran.stdout.as_str()), (Completed::No(Interruption::Timeout), ""));
+        assert_eq!(
+            (ran.end.completion, ran.stdout.as_str()),
+            (Completion::Interrupted(Interruption::Timeout), "")
+        );
         assert_eq!(session.output("echo $v"), "1\n");
     });
 }

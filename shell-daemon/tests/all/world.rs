@@ -13,7 +13,7 @@ use std::{
 use portcullis_confine::{Canary, Layer, PathAccess, probe_kernel};
 use portcullis_policy::ProtectedPaths;
 use portcullis_shell_daemon::{
-    Cancellation, Canceller, CommandEnd, CommandRequest, Completed, Ending, OutputChunk, OutputStream,
+    Cancellation, Canceller, CommandEnd, CommandRequest, Completion, Ending, OutputChunk, OutputStream,
     PostureChoice, SessionLimits, SessionMount, SessionSpec, ShellError, ShellSession,
 };
 use portcullis_types::ShellPosture;
@@ -155,7 +155,7 @@ impl Session {
     #[track_caller]
     pub(crate) fn run(&mut self, command: &str) -> Ran {
         let ran = self.attempt(request(command)).unwrap_or_else(|error| panic!("{command}: {error:?}"));
-        assert_eq!(ran.end.completed, Completed::Yes, "{command}: {ran:?}");
+        assert_eq!(ran.end.completion, Completion::Whole, "{command}: {ran:?}");
         ran
     }
 

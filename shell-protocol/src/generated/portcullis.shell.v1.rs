@@ -482,7 +482,7 @@ pub mod shell_client {
                 .insert(GrpcMethod::new("portcullis.shell.v1.Shell", "WriteStdin"));
             self.inner.unary(req, path, codec).await
         }
-        /// Kills a running command with all its processes; its session lives on. Code: `not_found`.
+        /// Kills a running command with all its processes; its session goes on. Code: `not_found`.
         pub async fn cancel(
             &mut self,
             request: impl tonic::IntoRequest<super::CancelRequest>,
@@ -608,7 +608,7 @@ pub mod shell_server {
             tonic::Response<super::WriteStdinResponse>,
             tonic::Status,
         >;
-        /// Kills a running command with all its processes; its session lives on. Code: `not_found`.
+        /// Kills a running command with all its processes; its session goes on. Code: `not_found`.
         async fn cancel(
             &self,
             request: tonic::Request<super::CancelRequest>,

@@ -1,4 +1,4 @@
-//! `file_list` of 20 000 entries against a native listing.
+//! `file_list` of 20,000 entries against a native listing.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Memory of a registry at rest, and its growth over 100 000 calls.
+//! Memory of a registry at rest, and its growth over 100,000 calls.
 
 use portcullis_testing::World;
 use portcullis_tools::ToolRegistry;

@@ -7,8 +7,8 @@ mod failures;
 mod heartbeat;
 mod hooks;
 mod outputs;
-mod places;
 mod retries;
+mod slots;
 mod timeouts;
 
 use std::{

@@ -60,8 +60,8 @@ fn derives(attrs: &[Attribute], errors: &mut Errors) {
 
 /// Whether `#[args]` adds this derive itself.
 pub(crate) fn is_ours(path: &Path) -> bool {
-    let ours = ["Deserialize", "Serialize", "JsonSchema"];
-    path.segments.last().is_some_and(|last| ours.iter().any(|name| last.ident == name))
+    let schema_derives = ["Deserialize", "Serialize", "JsonSchema"];
+    path.segments.last().is_some_and(|last| schema_derives.iter().any(|name| last.ident == name))
 }
 
 fn structure(

@@ -66,14 +66,14 @@ impl ::r#gate_sdk::__private::DeclaredTool for Now {
             };
             #[allow(clippy::let_unit_value)]
             let __portcullis_returned = now().await;
-            match (&&::r#gate_sdk::__private::returned::Ask::about(
+            match (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                 &__portcullis_returned,
             ))
                 .split()
                 .split(__portcullis_returned)
             {
                 ::core::result::Result::Ok(__portcullis_value) => {
-                    (&&&&::r#gate_sdk::__private::returned::Ask::about(
+                    (&&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                         &__portcullis_value,
                     ))
                         .output()
@@ -81,7 +81,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Now {
                 }
                 ::core::result::Result::Err(__portcullis_error) => {
                     ::core::result::Result::Err(
-                        (&&&::r#gate_sdk::__private::returned::Ask::about(
+                        (&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                             &__portcullis_error,
                         ))
                             .error()

@@ -149,14 +149,14 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                     __portcullis_2,
                 )
                 .await;
-            match (&&::r#gate_sdk::__private::returned::Ask::about(
+            match (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                 &__portcullis_returned,
             ))
                 .split()
                 .split(__portcullis_returned)
             {
                 ::core::result::Result::Ok(__portcullis_value) => {
-                    (&&&&::r#gate_sdk::__private::returned::Ask::about(
+                    (&&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                         &__portcullis_value,
                     ))
                         .output()
@@ -164,7 +164,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                 }
                 ::core::result::Result::Err(__portcullis_error) => {
                     ::core::result::Result::Err(
-                        (&&&::r#gate_sdk::__private::returned::Ask::about(
+                        (&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                             &__portcullis_error,
                         ))
                             .error()

@@ -63,7 +63,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                                 Showable as _, Unshowable as _,
                             };
                             let __portcullis_default = Search::__portcullis_default_1();
-                            (&&::r#gate_sdk::__private::returned::Ask::about(
+                            (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                                 &__portcullis_default,
                             ))
                                 .show()(__portcullis_default)
@@ -88,7 +88,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                                 Showable as _, Unshowable as _,
                             };
                             let __portcullis_default = Search::__portcullis_default_2();
-                            (&&::r#gate_sdk::__private::returned::Ask::about(
+                            (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                                 &__portcullis_default,
                             ))
                                 .show()(__portcullis_default)
@@ -219,14 +219,14 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                     __portcullis_3,
                 )
                 .await;
-            match (&&::r#gate_sdk::__private::returned::Ask::about(
+            match (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                 &__portcullis_returned,
             ))
                 .split()
                 .split(__portcullis_returned)
             {
                 ::core::result::Result::Ok(__portcullis_value) => {
-                    (&&&&::r#gate_sdk::__private::returned::Ask::about(
+                    (&&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                         &__portcullis_value,
                     ))
                         .output()
@@ -234,7 +234,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                 }
                 ::core::result::Result::Err(__portcullis_error) => {
                     ::core::result::Result::Err(
-                        (&&&::r#gate_sdk::__private::returned::Ask::about(
+                        (&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
                             &__portcullis_error,
                         ))
                             .error()

@@ -121,7 +121,7 @@ pub(super) const MAX_PATTERNS: usize = 128;
 /// The deepest schema: 100 levels of JSON. The compiler recurses on the stack of the thread that registers.
 const MAX_SCHEMA_DEPTH: usize = 100;
 
-/// The most subschemas that one value may be held against: 4 096.
+/// The most subschemas that one value may be held against: 4,096.
 const MAX_EVALUATIONS: u64 = 4_096;
 
 /// Keywords whose subschemas apply to the same value as the schema itself.

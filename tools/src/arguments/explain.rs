@@ -17,9 +17,9 @@ use super::repair::RepairStep;
 
 /// All faults of one call's arguments.
 #[derive(Debug, Default)]
-pub(super) struct Complaints(Vec<Complaint>);
+pub(super) struct ArgumentFaults(Vec<ArgumentFault>);
 
-impl Complaints {
+impl ArgumentFaults {
     /// Adds a float such as 5.0, which JSON Schema takes for an integer.
     pub(super) fn not_an_integer(&mut self, root: &Value, place: Vec<RepairStep>) {
         let value = place.iter().try_fold(root, |value, step| match step {
@@ -27,7 +27,7 @@ impl Complaints {
             RepairStep::Key(key) => value.get(key),
         });
         let text = format!("{} is not an integer", value.map(show).unwrap_or_default());
-        self.0.push(Complaint::about_value(place, &text));
+        self.0.push(ArgumentFault::about_value(place, &text));
     }
 
     /// Adds the validator's errors.
@@ -50,11 +50,11 @@ impl Complaints {
     /// Whether this example helps with a wrong value: words alone often do not help a model. An example
     /// without the wrong field does not help, and a missing field is named already.
     pub(super) fn want(&self, example: &Value) -> bool {
-        let shows = |complaint: &Complaint| match complaint.place.first() {
+        let shows = |fault: &ArgumentFault| match fault.place.first() {
             Some(RepairStep::Key(name)) => example.get(name).is_some(),
             Some(RepairStep::Index(_)) | None => true,
         };
-        self.0.iter().any(|complaint| complaint.rank == Rank::Wrong && shows(complaint))
+        self.0.iter().any(|fault| fault.kind == FaultKind::Wrong && shows(fault))
     }
 
     /// All faults as one error, sorted by place; `Ok` if there are none.
@@ -66,11 +66,11 @@ impl Complaints {
         self.0.dedup();
         let more = self.0.len().saturating_sub(MAX_SHOWN);
         let mut message = String::new();
-        for complaint in self.0.iter().take(MAX_SHOWN) {
+        for fault in self.0.iter().take(MAX_SHOWN) {
             if !message.is_empty() {
                 message.push_str("; ");
             }
-            message.push_str(&complaint.text);
+            message.push_str(&fault.text);
         }
         if more > 0 {
             let _ = write!(message, "; and {more} more");
@@ -81,32 +81,32 @@ impl Complaints {
 
 /// One fault. The order is that of the message: missing fields, unknown ones, wrong ones.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Complaint {
-    rank: Rank,
+struct ArgumentFault {
+    kind: FaultKind,
     place: Vec<RepairStep>,
     text: String,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+enum FaultKind {
     Missing,
     Unknown,
     Wrong,
 }
 
-impl Complaint {
+impl ArgumentFault {
     fn about_value(place: Vec<RepairStep>, problem: &str) -> Self {
         let text = if place.is_empty() {
             format!("arguments: {problem}")
         } else {
             format!("field {}: {problem}", quoted(&place))
         };
-        Self { rank: Rank::Wrong, place, text }
+        Self { kind: FaultKind::Wrong, place, text }
     }
 
     fn missing(place: Vec<RepairStep>, name: &str) -> Self {
         let text = format!("missing required field '{}' in {}", show_name(name), container(&place));
-        Self { rank: Rank::Missing, place, text }
+        Self { kind: FaultKind::Missing, place, text }
     }
 
     fn unknown(place: Vec<RepairStep>, name: &str, known: &[&str]) -> Self {
@@ -118,30 +118,30 @@ impl Complaint {
             None if known.is_empty() => text.push_str(", which takes no fields"),
             None => {}
         }
-        Self { rank: Rank::Unknown, place, text }
+        Self { kind: FaultKind::Unknown, place, text }
     }
 }
 
-fn explain(schema: &Value, error: &ValidationError<'_>, complaints: &mut Vec<Complaint>) {
+fn explain(schema: &Value, error: &ValidationError<'_>, faults: &mut Vec<ArgumentFault>) {
     use ValidationErrorKind as Kind;
     let place = steps(error.instance_path().as_str());
     match error.kind() {
         Kind::Required { property } => {
-            complaints.push(Complaint::missing(place, property.as_str().unwrap_or_default()));
+            faults.push(ArgumentFault::missing(place, property.as_str().unwrap_or_default()));
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             let known = names_beside(schema, error.schema_path().as_str());
             for name in unexpected {
-                complaints.push(Complaint::unknown(place.clone(), name, &known));
+                faults.push(ArgumentFault::unknown(place.clone(), name, &known));
             }
         }
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
             match meant_branch(context, error.instance_path().as_str()) {
-                Some(branch) => branch.iter().for_each(|error| explain(schema, error, complaints)),
-                None => complaints.push(Complaint::about_value(place, &no_branch(context, error.instance()))),
+                Some(branch) => branch.iter().for_each(|error| explain(schema, error, faults)),
+                None => faults.push(ArgumentFault::about_value(place, &no_branch(context, error.instance()))),
             }
         }
-        kind => complaints.push(Complaint::about_value(place, &problem(kind, error.instance()))),
+        kind => faults.push(ArgumentFault::about_value(place, &problem(kind, error.instance()))),
     }
 }
 

@@ -42,9 +42,9 @@ pub(super) struct RepairResult {
 
 /// Repairs a value in place.
 pub(super) fn repair(value: &mut Value, schema: &Value, scope: RepairScope) -> RepairResult {
-    let mut pass = Pass { view: SchemaView::new(schema), scope, at: Vec::new(), places: Vec::new() };
-    let edit = pass.value(value, schema);
-    RepairResult { places: pass.places, edit }
+    let mut repairer = Repairer { view: SchemaView::new(schema), scope, at: Vec::new(), places: Vec::new() };
+    let edit = repairer.value(value, schema);
+    RepairResult { places: repairer.places, edit }
 }
 
 /// Whether a value contains a number that [`RepairScope::WholeNumbers`] repairs.
@@ -57,14 +57,14 @@ pub(super) fn has_whole_float(value: &Value) -> bool {
     }
 }
 
-struct Pass<'s> {
+struct Repairer<'s> {
     view: SchemaView<'s>,
     scope: RepairScope,
     at: Vec<RepairStep>,
     places: Vec<Vec<RepairStep>>,
 }
 
-impl<'s> Pass<'s> {
+impl<'s> Repairer<'s> {
     fn value(&mut self, value: &mut Value, schema: &'s Value) -> Option<ValueEdit> {
         match value {
             Value::Number(number) => {

@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::{
     bounds::{MAX_PATTERNS, MAX_SCHEMA_BYTES, ensure_bounded, ensure_readable},
     decode::{MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH, decode_strict},
-    explain::{Complaints, kind_of, place_name, show_name},
+    explain::{ArgumentFaults, kind_of, place_name, show_name},
     ranges::spell_out_formats,
     references::spell_out_references,
     repair::{RepairResult, RepairScope, has_whole_float, repair, reread},
@@ -117,12 +117,12 @@ impl ArgumentSchema {
             changes.take(repair(&mut value, &self.schema, scope));
             valid = self.validator.is_valid(&Tree::of(&value));
         }
-        let mut complaints = Complaints::default();
+        let mut faults = ArgumentFaults::default();
         if !valid {
             let tree = Tree::of(&value);
-            complaints.collect(&self.schema, self.validator.iter_errors(&tree));
+            faults.collect(&self.schema, self.validator.iter_errors(&tree));
         }
-        self.refuse(complaints)?;
+        self.refuse(faults)?;
         changes.finish(&text, value)
     }
 
@@ -144,21 +144,21 @@ impl ArgumentSchema {
         if !has_whole_float(args.value()) {
             return Ok(());
         }
-        let mut complaints = Complaints::default();
+        let mut faults = ArgumentFaults::default();
         let mut mended = args.value().clone();
         for place in repair(&mut mended, &self.schema, RepairScope::WholeNumbers).places {
-            complaints.not_an_integer(args.value(), place);
+            faults.not_an_integer(args.value(), place);
         }
-        self.refuse(complaints)
+        self.refuse(faults)
     }
 
     /// The error of all faults, if there are any; with an example if a value is wrong.
-    fn refuse(&self, complaints: Complaints) -> Result<(), ToolError> {
-        if complaints.is_empty() {
+    fn refuse(&self, faults: ArgumentFaults) -> Result<(), ToolError> {
+        if faults.is_empty() {
             return Ok(());
         }
-        let example = self.example().filter(|example| complaints.want(example));
-        complaints.into_result().map_err(|error| match example {
+        let example = self.example().filter(|example| faults.want(example));
+        faults.into_result().map_err(|error| match example {
             Some(example) => error.with_hint(format!("example: {example}")),
             None => error,
         })
@@ -327,7 +327,7 @@ impl KnownKeys {
     }
 
     fn of(schema: &Value) -> Self {
-        if SPEAKS_OF_OTHER_KEYS.iter().any(|keyword| schema.get(keyword).is_some()) {
+        if KEYWORDS_ON_OTHER_KEYS.iter().any(|keyword| schema.get(keyword).is_some()) {
             return Self::Any;
         }
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -339,7 +339,7 @@ impl KnownKeys {
 }
 
 /// Keywords that can make a key matter that is not among the schema's `properties`.
-const SPEAKS_OF_OTHER_KEYS: [&str; 17] = [
+const KEYWORDS_ON_OTHER_KEYS: [&str; 17] = [
     "$dynamicRef",
     "$ref",
     "additionalProperties",

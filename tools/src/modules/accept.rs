@@ -97,7 +97,9 @@ fn fault(candidates: &[ModuleCandidate], index: usize, table: &ToolTable) -> Opt
             return Some(ModuleError::Registry(clash(name, other, holder)));
         }
         for (position, other) in candidates.iter().enumerate().filter(|(position, _)| *position != index) {
-            let Some(theirs) = other.names.iter().find(|theirs| self::likeness(theirs) == likeness) else {
+            let Some(other_name) =
+                other.names.iter().find(|other_name| self::likeness(other_name) == likeness)
+            else {
                 continue;
             };
             match (this.module.wanted, other.module.wanted) {
@@ -107,12 +109,12 @@ fn fault(candidates: &[ModuleCandidate], index: usize, table: &ToolTable) -> Opt
                 (ModuleOrigin::Named, ModuleOrigin::Named) if position > index => {}
                 (ModuleOrigin::Named, ModuleOrigin::Named) => {
                     let holder = NameHolder::Module { name: other.module.name.clone() };
-                    return Some(ModuleError::Registry(clash(name, theirs, holder)));
+                    return Some(ModuleError::Registry(clash(name, other_name, holder)));
                 }
                 (ModuleOrigin::Found, _) => {
                     return Some(ModuleError::Ambiguous {
                         tool: name.clone(),
-                        other: theirs.clone(),
+                        other: other_name.clone(),
                         module: other.module.name.clone(),
                     });
                 }

@@ -47,9 +47,9 @@ impl ToolRegistry {
         let facts = tool.facts();
         let declared = tool.declared().filter(|_| facts.origin == ToolOrigin::ForeignModule).cloned();
         let Some(declared) = declared else {
-            return Err(ApproveError::NotOutside { name: facts.name.clone() });
+            return Err(ApproveError::NotForeign { name: facts.name.clone() });
         };
-        let before = self.setup().lock.pin(&facts.name);
+        let before = self.findings().lock.pin(&facts.name);
         Ok(ModuleApproval { tool, declared, before, registry: self })
     }
 
@@ -60,11 +60,12 @@ impl ToolRegistry {
     /// # Errors
     /// [`PinError`]; the approval then stays.
     pub fn revoke(&self, name: &str, agent: &str) -> Result<Pin, PinError> {
-        let pinned =
-            ToolName::parse(name).ok().and_then(|name| Some((self.setup().lock.pin(&name)?.clone(), name)));
+        let pinned = ToolName::parse(name)
+            .ok()
+            .and_then(|name| Some((self.findings().lock.pin(&name)?.clone(), name)));
         let Some((pin, name)) = pinned else { return Err(PinError::NotPinned { name: name.to_owned() }) };
         let row = self.row("revoke", &name, &pin, agent);
-        self.recorded(&Record::revoke(&row), || Lock::unpin_now(&self.setup().state, &name))?;
+        self.recorded(&Record::revoke(&row), || Lock::unpin_now(&self.findings().state, &name))?;
         Ok(pin)
     }
 
@@ -128,7 +129,7 @@ impl ModuleApproval<'_> {
     /// The file that the pin is written to.
     #[must_use]
     pub fn lock(&self) -> &Path {
-        self.registry.setup().lock.path()
+        self.registry.findings().lock.path()
     }
 
     /// The differences to the approved state; empty if nothing was approved.
@@ -160,7 +161,7 @@ impl ModuleApproval<'_> {
         let (name, pin) = (&self.tool.facts().name, self.as_pin());
         let row = self.registry.row("approve", name, &pin, agent);
         self.registry
-            .recorded(&Record::approve(&row), || Lock::pin_now(&self.registry.setup().state, name, pin))
+            .recorded(&Record::approve(&row), || Lock::pin_now(&self.registry.findings().state, name, pin))
     }
 
     fn as_pin(&self) -> Pin {

@@ -23,7 +23,7 @@ pub enum ModuleError {
     #[error("it is a link, and links are not followed")]
     Link,
     /// It is a folder, a FIFO, a socket or a device.
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     NotAFile,
     /// Another user could change it.
     #[error("it is not used")]
@@ -88,8 +88,8 @@ pub enum FolderError {
         /// How many there may be.
         limit: usize,
     },
-    /// The folder is relative, and the policy is no file that it could be relative to.
-    #[error("the folder of modules `{}` is relative, and the policy is no file that it could be relative to", path.display())]
+    /// The folder is relative, but the policy is not a file, so there is no folder to resolve it in.
+    #[error("the folder of modules `{}` is relative, but the policy is not a file, so there is no folder to resolve it in", path.display())]
     NoBase {
         /// The folder's path.
         path: PathBuf,
@@ -143,8 +143,8 @@ pub enum ApproveError {
         name: String,
     },
     /// It is not of a foreign module: shipped tools are approved with the program.
-    #[error("`{name}` is no tool of a module from outside; what ships is approved with the program")]
-    NotOutside {
+    #[error("`{name}` is not a tool of a module from outside; what ships is approved with the program")]
+    NotForeign {
         /// The tool's name.
         name: ToolName,
     },
@@ -161,7 +161,7 @@ pub enum PinError {
         name: String,
     },
     /// The change cannot be recorded, so it is not made.
-    #[error("it cannot be recorded, so it is not done")]
+    #[error("the change cannot be recorded, so it was not made")]
     Unrecorded {
         /// The error of the audit log.
         #[from]

@@ -117,7 +117,7 @@ fn read(file: File) -> Result<Vec<u8>, ModuleError> {
 }
 
 /// The path of the modules folder that a policy names: absolute, or relative to the policy's file.
-pub(crate) fn place(dir: &str, policy: Option<&Path>) -> Result<PathBuf, FolderError> {
+pub(crate) fn modules_path(dir: &str, policy: Option<&Path>) -> Result<PathBuf, FolderError> {
     let dir = PathBuf::from(dir);
     if dir.is_absolute() {
         return Ok(dir);

@@ -142,7 +142,7 @@ fn read_text(path: &Path) -> io::Result<String> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     if !file.metadata()?.is_file() {
-        return Err(wrong("it is no regular file"));
+        return Err(wrong("it is not a regular file"));
     }
     let mut text = String::new();
     file.take(MAX_LOCK_BYTES + 1).read_to_string(&mut text)?;
@@ -167,7 +167,7 @@ fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
         {
             let digits = hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
             if hash.len() != 64 || !digits {
-                return Err(format!("tools.{name}.{key} is no SHA-256 in lower-case hexadecimal"));
+                return Err(format!("tools.{name}.{key} is not a SHA-256 in lower-case hexadecimal"));
             }
         }
     }

@@ -22,6 +22,6 @@ pub use lock::{LOCK_FILE, Pin};
 pub use shipped::shipped_name_like;
 
 pub(crate) use accept::accept;
-pub(crate) use folder::{ModulesFolder, place, read_file};
+pub(crate) use folder::{ModulesFolder, modules_path, read_file};
 pub(crate) use foreign::{ForeignModule, ModuleOrigin};
 pub(crate) use lock::Lock;

@@ -54,11 +54,11 @@ pub(super) async fn check_again(
     pending: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
     let hooks = &host.hooks;
-    let mut checked = match fit(&call.arguments, &tool, pending) {
+    let mut checked = match check_against_schema(&call.arguments, &tool, pending) {
         Ok((args, notes)) => Checked { call, tool, args, notes },
         // No repair by hooks for a privileged tool: a guess is no basis for something dangerous.
         Err(error) if hooks.is_empty() || is_privileged(&tool) => return Err(error),
-        Err(error) => mend(call, tool, error, hooks, caller, pending).await?,
+        Err(error) => repaired_by_hooks(call, tool, error, hooks, caller, pending).await?,
     };
     for hook in hooks.iter() {
         if let Some(arguments) = hooks::before(hook, &checked, caller, pending).await? {
@@ -79,7 +79,7 @@ pub(super) async fn check_again(
 }
 
 /// Asks the hooks for arguments that fit.
-async fn mend(
+async fn repaired_by_hooks(
     call: ToolCall,
     tool: Arc<RegisteredTool>,
     error: ToolError,
@@ -110,14 +110,14 @@ fn with_arguments(
     arguments: String,
     pending: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
-    let (args, mut notes) = fit(&arguments, &tool, pending)?;
+    let (args, mut notes) = check_against_schema(&arguments, &tool, pending)?;
     notes.hooked = true;
     call.arguments = arguments;
     Ok(Checked { call, tool, args, notes })
 }
 
 /// Checks arguments against the tool's schema.
-fn fit(
+fn check_against_schema(
     arguments: &str,
     tool: &RegisteredTool,
     pending: &mut PendingRecord,

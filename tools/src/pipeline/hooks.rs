@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The time that hooks still have for a result after the caller has given up or its turn is over.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FINAL_HOOK_TIME: Duration = Duration::from_secs(1);
 
 /// One hook's answer before a call: `Some` are arguments in place of the call's own.
 pub(super) async fn before(
@@ -31,13 +31,13 @@ pub(super) async fn before(
     pending: &mut PendingRecord,
 ) -> Result<Option<String>, ToolError> {
     let (hook, call) = (Arc::clone(hook), hooked(checked, caller));
-    let said = answer(caller, async move { hook.before(&call).await }).await?;
-    match said {
+    let answer = answer(caller, async move { hook.before(&call).await }).await?;
+    match answer {
         Some(BeforeCall::Allow) => Ok(None),
         Some(BeforeCall::Modify { arguments }) => Ok(Some(arguments)),
         Some(BeforeCall::Deny { reason }) => Err(refused(&checked.tool, reason, pending)),
         None => {
-            let reason = "a hook failed, and what it cannot be asked about does not run".to_owned();
+            let reason = "a hook failed, so the call is refused".to_owned();
             Err(refused(&checked.tool, reason, pending))
         }
     }
@@ -71,7 +71,7 @@ pub(super) async fn repair(
 }
 
 /// Passes the outcome of a call through the hooks, which have [`HOOK_TIME`] together. They run even after the
-/// caller's turn, for [`LAST_WORDS`]: the effects of the call must be reported.
+/// caller's turn, for [`FINAL_HOOK_TIME`]: the effects of the call must be reported.
 pub(crate) async fn after(
     outcome: Result<RawOutcome, ToolError>,
     host: &Host,
@@ -86,26 +86,26 @@ pub(crate) async fn after(
     let too_late = async {
         tokio::select! {
             () = tokio::time::sleep(HOOK_TIME) => {}
-            () = async { over(caller).await; tokio::time::sleep(LAST_WORDS).await } => {}
+            () = async { over(caller).await; tokio::time::sleep(FINAL_HOOK_TIME).await } => {}
         }
     };
     let mut too_late = std::pin::pin!(too_late);
     for hook in hooks.iter().rev() {
         let (hook, call, result) = (Arc::clone(hook), hooked(&raw.checked, caller), raw.result.clone());
-        let asked = spawn::apart(async move { hook.after(&call, result).await });
+        let answering = spawn::apart(async move { hook.after(&call, result).await });
         // `biased`: an answer that is ready counts, even at the time limit.
-        let said = tokio::select! {
+        let answer = tokio::select! {
             biased;
-            said = asked => said,
+            answer = answering => answer,
             () = &mut too_late => {
                 failed();
                 raw.result = Err(withheld(raw.result));
                 return Ok(raw);
             }
         };
-        raw.result = match (said, raw.result) {
+        raw.result = match (answer, raw.result) {
             (Some(Ok(_)), Err(error)) => {
-                tracing::error!(tool = %raw.checked.call.tool, "a hook gave a result for an error, which stays");
+                tracing::error!(tool = %raw.checked.call.tool, "a hook gave a result for a failed call; the error is kept");
                 Err(error)
             }
             (Some(result), _) => result,
@@ -152,13 +152,13 @@ fn hooked(checked: &Checked, caller: &Caller) -> HookedCall {
 /// A hook's answer, while the caller waits; none if the hook panics or times out.
 async fn answer<T: Send + 'static>(
     caller: &Caller,
-    asked: impl Future<Output = T> + Send + 'static,
+    answering: impl Future<Output = T> + Send + 'static,
 ) -> Result<Option<T>, ToolError> {
-    within_deadline(caller, timed(asked)).await
+    within_deadline(caller, timed(answering)).await
 }
 
-async fn timed<T: Send + 'static>(asked: impl Future<Output = T> + Send + 'static) -> Option<T> {
-    let answer = tokio::time::timeout(HOOK_TIME, spawn::apart(asked)).await.ok().flatten();
+async fn timed<T: Send + 'static>(answering: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    let answer = tokio::time::timeout(HOOK_TIME, spawn::apart(answering)).await.ok().flatten();
     if answer.is_none() {
         failed();
     }
@@ -166,5 +166,5 @@ async fn timed<T: Send + 'static>(asked: impl Future<Output = T> + Send + 'stati
 }
 
 fn failed() {
-    tracing::error!("a hook panicked, or did not answer in its time");
+    tracing::error!("a hook panicked, or did not answer in time");
 }

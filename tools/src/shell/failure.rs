@@ -46,14 +46,14 @@ pub enum SidecarError {
         source: io::Error,
     },
     /// It does not speak the protocol.
-    #[error("the sidecar does not answer as one should")]
+    #[error("the sidecar does not follow the protocol")]
     Protocol {
         /// The error of the transport.
         #[source]
         source: tonic::transport::Error,
     },
     /// It answered with a message that this build does not know.
-    #[error("the sidecar's answer is not one: {problem}")]
+    #[error("the sidecar's answer is malformed: {problem}")]
     Answer {
         /// The problem with the answer.
         problem: &'static str,

@@ -150,7 +150,8 @@ fn notes(exited: &Exited, context: &CommandContext<'_>, protected: Option<String
     notes.extend(protected);
     if exited.jobs_left {
         notes.push(
-            "background jobs run on; what they write comes with the next command of this session".to_owned(),
+            "background jobs are still running; their output comes with the next command of this session"
+                .to_owned(),
         );
     }
     if context.unconfined {
@@ -163,7 +164,7 @@ fn protected(exited: &Exited) -> Option<String> {
     let shown = |path: &String| portcullis_types::escape_for_display(path).to_string();
     let paths: Vec<String> = exited.protected_paths.iter().map(shown).collect();
     (!paths.is_empty()).then(|| {
-        format!("protected paths were made or changed, which the operator is told: {}", paths.join(", "))
+        format!("protected paths were created or changed, and the operator is told: {}", paths.join(", "))
     })
 }
 
@@ -208,7 +209,7 @@ fn details(
 
 /// The first part of the error of a killed command.
 fn killed(what: &str) -> String {
-    format!("{what}, so it was killed with all that it had started; its session lives on")
+    format!("{what}; the command was killed with all processes that it had started, and its session goes on")
 }
 
 /// The text of an error: what happened, and the end of the output.
@@ -338,7 +339,8 @@ mod tests {
             "[background jobs wrote since the last command — 1,234 bytes before this were dropped:]\nx";
         check_text(b"", of(b"x", 1234), dropped);
         let left = Exited { jobs_left: true, ..of(b"", 0) };
-        let told = "[background jobs run on; what they write comes with the next command of this session]";
+        let told =
+            "[background jobs are still running; their output comes with the next command of this session]";
         check("", left, Some(told));
     }
 
@@ -362,7 +364,7 @@ mod tests {
             ..Exited::default()
         };
         let details = ran(b"", exited.clone()).result.expect("a result").details;
-        let note = "protected paths were made or changed, which the operator is told: /shared/.bashrc";
+        let note = "protected paths were created or changed, and the operator is told: /shared/.bashrc";
         assert_eq!((&details["notes"], &details["background_killed"]), (&json!([note]), &json!(["memory"])));
         let killed = Exited { interruption: "timeout".to_owned(), ..exited };
         let error = ran(b"last", killed).result.expect_err("killed");

@@ -38,7 +38,7 @@ pub struct Sidecar {
 /// Whether a sidecar can make sessions, as far as is known.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SidecarStanding {
+enum SidecarState {
     /// No session was requested yet.
     Unknown,
     /// It has made a session.
@@ -128,14 +128,14 @@ impl Sidecar {
     /// requires. A failure after earlier successes may pass, and a sidecar that is not our own may be
     /// replaced, so neither counts.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
-        let refuses = self.standing.load(Ordering::Relaxed) == SidecarStanding::Refuses as u8;
+        let refuses = self.standing.load(Ordering::Relaxed) == SidecarState::Refuses as u8;
         refuses
             .then_some("the shell cannot be confined here as the policy asks; `portcullis doctor` says why")
     }
 
     /// Notes that a session was made.
     pub(super) fn serves(&self) {
-        self.standing.store(SidecarStanding::Serves as u8, Ordering::Relaxed);
+        self.standing.store(SidecarState::Serves as u8, Ordering::Relaxed);
     }
 
     /// The variables that the policy passes from this process's environment.
@@ -196,7 +196,7 @@ impl Sidecar {
     /// Notes a failure. If the connection is lost, the next call makes a new one.
     pub(super) async fn failed(&self, connected: &Arc<SidecarSessions>, error: SidecarError) -> SidecarError {
         if error.is_about_this_machine() && matches!(self.source, SidecarSource::Own { .. }) {
-            let (unknown, refuses) = (SidecarStanding::Unknown as u8, SidecarStanding::Refuses as u8);
+            let (unknown, refuses) = (SidecarState::Unknown as u8, SidecarState::Refuses as u8);
             let _known =
                 self.standing.compare_exchange(unknown, refuses, Ordering::Relaxed, Ordering::Relaxed);
         }

@@ -215,7 +215,7 @@ async fn lost_for_model(
 ) -> ToolError {
     let CommandFailure { error, had_begun } = lost;
     let error = sidecar.failed(connected, error).await;
-    tracing::warn!(error = &error as &dyn std::error::Error, had_begun, "a command has no end to tell");
+    tracing::warn!(error = &error as &dyn std::error::Error, had_begun, "the end of a command is unknown");
     if caller.cancel.is_cancelled() {
         ToolError::cancelled("the command was cancelled and killed")
     } else {
@@ -236,15 +236,15 @@ impl ShellArguments {
 
     /// The time limit of the command: the one it asks for, if that is granted.
     fn time_limit(&self, granted: Duration) -> Result<Duration, ToolError> {
-        let Some(asked) = self.timeout.map(Duration::from_secs) else { return Ok(granted) };
+        let Some(requested) = self.timeout.map(Duration::from_secs) else { return Ok(granted) };
         // One second of tolerance: the deadline began to run a moment ago.
-        if asked > granted + Duration::from_secs(1) {
+        if requested > granted + Duration::from_secs(1) {
             return Err(ToolError::invalid_arguments(format!(
                 "field 'timeout': at most {} seconds are granted",
                 granted.as_secs_f64().ceil()
             )));
         }
-        Ok(asked.min(granted))
+        Ok(requested.min(granted))
     }
 }
 
@@ -268,7 +268,7 @@ impl LockedSession {
             error.with_hint(format!("use one of these sessions: {names}"))
         };
         let Some(place) = connected.place(key) else {
-            return Err(full(ToolError::resource_limit("there are as many shell sessions as may be")));
+            return Err(full(ToolError::resource_limit("the limit of shell sessions is reached")));
         };
         let mut place = place.lock_owned().await;
         let is_new = place.is_none();

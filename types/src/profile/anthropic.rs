@@ -53,7 +53,7 @@ fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
 fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
     let least = map.get("minItems").and_then(Value::as_u64);
     // `None` is less than `Some`: without `minItems` there is none to tell.
-    let said: &[&str] = if least > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };
-    notes::move_to_description(map, said);
+    let array_bounds: &[&str] = if least > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };
+    notes::move_to_description(map, array_bounds);
     items_of_any_place(map, at, schema)
 }

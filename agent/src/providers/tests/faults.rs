@@ -306,7 +306,7 @@ async fn a_server_that_falls_silent_is_given_up() {
                 Ok(stream) => drain(stream).await.1.expect("an error"),
             };
             assert_eq!(error.kind(), ProviderErrorKind::Transport);
-            assert!(error.to_string().contains("said nothing for 0.1 s"), "{error}");
+            assert!(error.to_string().contains("sent nothing for 0.1 s"), "{error}");
             server.given_up().await;
             assert_eq!(server.seen().len(), 1, "a further request would wait as long");
         }

@@ -201,7 +201,7 @@ fn a_rule_that_refuses_is_named_with_what_would_be_right() {
         (
             "$x",
             "shell.deny",
-            "commands are judged by what they run, and that cannot be told of this one: the name of a program is \
+            "commands are judged by the programs that they run, and those of this command are unknown: the name of a program is \
              not in the text; name every program in plain words",
         ),
     ] {

@@ -118,7 +118,7 @@ fn faults_are_told_with_their_place() {
     );
     check(
         "environment = ['A=1']",
-        "16: shell.environment[0]: `A=1` is no name of a variable: letters, digits and `_` are allowed, no digit \
+        "16: shell.environment[0]: `A=1` is not a name of a variable: letters, digits and `_` are allowed, no digit \
          first",
     );
     check(
@@ -139,7 +139,7 @@ fn faults_are_told_with_their_place() {
     );
     check(
         "operators = ['|&']",
-        "14: shell.operators[0]: `|&` is no operator: write one of `&&`, `||`, `;`, `&`, `|`, `<`, `>`, `$()`, \
+        "14: shell.operators[0]: `|&` is not an operator: write one of `&&`, `||`, `;`, `&`, `|`, `<`, `>`, `$()`, \
          `<()`, `()`",
     );
     let many = format!("deny = [{}]", "'a',".repeat(257));

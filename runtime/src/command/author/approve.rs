@@ -16,7 +16,7 @@ use crate::{
 pub(crate) fn run(common: &Common, options: ApproveOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
     let approval = registry.approval_of(&options.tool)?;
     let shown = shown(&registry, &approval);
     if options.dry_run {
@@ -93,7 +93,7 @@ fn comparison(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String 
         "profile" => format!("{} ({})", assigned.profile, tools::mounts(registry, &assigned.profile)),
         "approval" => match assigned.approval {
             Approval::Allow => "allow: calls run unasked".to_owned(),
-            Approval::Ask => "ask: somebody must approve of each call".to_owned(),
+            Approval::Ask => "ask: each call needs an approval".to_owned(),
             Approval::Deny => "deny: no call runs".to_owned(),
         },
         "timeout" => format!("{} ms", assigned.timeout.as_millis()),

@@ -35,7 +35,7 @@ pub(crate) fn run(common: &Common, options: &BuildOptions) -> Result<ExitCode, C
     let mut envelope = setup::envelope(common)?;
     envelope.modules.clone_from(&modules);
     let runtime = setup::runtime()?;
-    let registry = match runtime.block_on(setup::registry(&envelope, sidecar::place(common))) {
+    let registry = match runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common))) {
         Ok(registry) => registry,
         Err(error) => {
             // The module is built; its fault is reported below.

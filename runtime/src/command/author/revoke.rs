@@ -15,14 +15,14 @@ use crate::{
 pub(crate) fn run(common: &Common, options: &RevokeOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
     let standing = registry.get(&options.tool).map(|tool| tool.facts().standing);
     let pin = registry.revoke(&options.tool, CLI_ID)?;
     let name = text::inline(&options.tool);
     let now = match standing {
         None => "no module has a tool of this name now".to_owned(),
         Some(Standing::Quarantined) => format!(
-            "it was quarantined, and is no longer: the policy alone decides on its calls. To keep it from being called, write `enabled = false` under `[tools.{name}]` in the policy"
+            "it was quarantined, and no longer is: the policy alone decides on its calls. To deny them, write `enabled = false` under `[tools.{name}]` in the policy"
         ),
         Some(Standing::Approved | Standing::Unpinned) => {
             "the policy alone decides on its calls, and a change no longer quarantines it".to_owned()

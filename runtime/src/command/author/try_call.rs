@@ -45,10 +45,10 @@ pub(crate) fn run(common: &Common, options: TryOptions) -> Result<ExitCode, CliE
     let (as_json, tool) = (options.json, options.tool);
     let call = new_call(tool, call::arguments(options.arguments)?);
     let mut caller = call::caller(run.clone(), options.approve);
-    let said = Diagnostics::of(&mut caller);
+    let stderr = Diagnostics::of(&mut caller);
     let cancel = caller.cancel.clone();
     // No shell: the tried tool is a module's, and modules have none.
-    let work = move || make(&envelope, [&files, &granted], call, &caller, &said);
+    let work = move || make(&envelope, [&files, &granted], call, &caller, &stderr);
     match apart(&cancel, work)? {
         Some(attempt) => report::show(&attempt, &run, as_json),
         None => Ok(ExitCode::from(INTERRUPTED)),
@@ -62,7 +62,7 @@ fn make(
     [files, granted]: [&PolicyFiles; 2],
     call: ToolCall,
     caller: &Caller,
-    said: &Diagnostics,
+    stderr: &Diagnostics,
 ) -> Result<TriedCall, CliError> {
     let runtime = setup::runtime()?;
     let attempt = runtime.block_on(async {
@@ -73,7 +73,7 @@ fn make(
         let tool = own_tool(&registry, &name, &envelope.modules)?;
         let grant = report::GrantReport::of(&registry, &tool);
         let refusal = RefusalDetails::of(&registry, files, envelope.sandbox_tier, &tool, &result);
-        Ok(TriedCall { result, grant: Some(grant), refusal, said: said.text() })
+        Ok(TriedCall { result, grant: Some(grant), refusal, stderr: stderr.text() })
     });
     runtime.shutdown_background();
     attempt

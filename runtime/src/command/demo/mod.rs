@@ -28,7 +28,7 @@ use crate::{
 const AGENT: &str = "demo";
 
 /// The pause between two pieces of the model's text, for a person who reads along.
-const PACE: Duration = Duration::from_millis(40);
+const LINE_DELAY: Duration = Duration::from_millis(40);
 
 /// The model's answers, turn by turn.
 const SCRIPT: &str = include_str!("script.jsonl");
@@ -44,7 +44,7 @@ pub(crate) fn run(common: &Common, options: &DemoOptions) -> Result<ExitCode, Cl
     let watched = stream::stdout_is_terminal();
     let script = ScriptedProvider::from_lines(SCRIPT)
         .map_err(|error| failed(std::io::Error::other(error)))?
-        .with_pace(if watched { PACE } else { Duration::ZERO });
+        .with_pace(if watched { LINE_DELAY } else { Duration::ZERO });
 
     let live = Arc::new(Live::to_stdout());
     live.show_notice(&format!("{}\n\nyou: {PROMPT}\n", scene.introduction()));
@@ -54,7 +54,7 @@ pub(crate) fn run(common: &Common, options: &DemoOptions) -> Result<ExitCode, Cl
     caller.approver = Some(Arc::new(Person { live: Arc::clone(&live) }));
     let (config, prompt) = (AgentConfig::new(AGENT), PROMPT.to_owned());
     let conversation = AgentPrompt { config, provider: script, caller, prompt };
-    let ended = agent::hold(envelope, sidecar::place(&scene.common), conversation, move |event| {
+    let ended = agent::hold(envelope, sidecar::shell_place(&scene.common), conversation, move |event| {
         live.show(event);
         Ok(())
     })?;

@@ -26,7 +26,7 @@ pub(crate) fn run(common: &Common, options: ToolsOptions) -> Result<ExitCode, Cl
     let ToolsOptions { format, modules } = options;
     let envelope = setup::envelope_with(common, modules)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
     if format.json {
         let tools = registry.tools();
         json::answer(&tools.iter().map(|tool| Facts::of(&registry, tool)).collect::<Vec<_>>())?;

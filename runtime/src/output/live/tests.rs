@@ -284,7 +284,7 @@ fn each_end_but_an_answer_is_said() {
     let provider = AgentEnd::Provider { kind: ProviderErrorKind::RateLimited, message: "wait".to_owned() };
     for (how, said) in [
         (AgentEnd::Answer { text: text() }, ""),
-        (AgentEnd::MaxIterations { limit: 3 }, "the model was asked 3 times and has not come to an answer\n"),
+        (AgentEnd::MaxIterations { limit: 3 }, "the model was asked 3 times without giving a final answer\n"),
         (AgentEnd::Length { text: text() }, "the limit of tokens cut the answer off\n"),
         (
             AgentEnd::Repeated { tool: "echo".to_owned() },
@@ -292,7 +292,7 @@ fn each_end_but_an_answer_is_said() {
         ),
         (AgentEnd::Cancelled, "given up\n"),
         (provider, "the provider failed (rate_limited): wait\n"),
-        (AgentEnd::Internal { message: "lost".to_owned() }, "a fault on our side: lost\n"),
+        (AgentEnd::Internal { message: "lost".to_owned() }, "internal error: lost\n"),
     ] {
         assert_eq!(shown(&[words("so far"), end(how)]), format!("so far\n{said}"));
     }
@@ -346,7 +346,7 @@ fn no_more_is_held_back_than_the_limit() {
     }
     assert_eq!(live.state().held.len(), HELD_EVENTS);
     drop(paused);
-    assert!(live.state().held.is_empty() && live.state().asked == 0);
+    assert!(live.state().held.is_empty() && live.state().open_questions == 0);
     let shown: String = (0..HELD_EVENTS).map(|number| format!("  · {number}\n")).collect();
     assert_eq!(screen.shown(), shown, "the first of them");
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use portcullis_shell_daemon::{EMBEDDED_ENTRY, PostureChoice};
-use portcullis_testing::outer::Outer;
+use portcullis_testing::outer::KernelEnvironment;
 use portcullis_types::ShellPosture;
 
 use super::listeners::Listeners;
@@ -25,7 +25,7 @@ use portcullis_shell_protocol::{Exited, HealthRequest};
 pub(crate) struct Column {
     pub(crate) posture: ShellPosture,
     pub(crate) who: Who,
-    pub(crate) outer: Outer,
+    pub(crate) outer: KernelEnvironment,
 }
 
 /// The owner of the daemon, the workspace and the files near it.
@@ -39,11 +39,11 @@ impl Column {
     /// The columns of a posture. Only root can run a daemon as another user; any other user is an ordinary
     /// one already.
     pub(crate) fn of(posture: ShellPosture) -> Vec<Self> {
-        let outers: &[Outer] = match posture {
-            ShellPosture::Contained => &[Outer::Nothing, Outer::StockContainer],
+        let outers: &[KernelEnvironment] = match posture {
+            ShellPosture::Contained => &[KernelEnvironment::Nothing, KernelEnvironment::StockContainer],
             // At its weakest: limits and no privileges, and no other layer.
-            ShellPosture::Minimal => &[Outer::BARE],
-            ShellPosture::Strong | ShellPosture::None => &[Outer::Nothing],
+            ShellPosture::Minimal => &[KernelEnvironment::BARE],
+            ShellPosture::Strong | ShellPosture::None => &[KernelEnvironment::Nothing],
         };
         let everybody: &[Who] =
             if rustix::process::geteuid().is_root() { &[Who::Root, Who::Ordinary] } else { &[Who::Ordinary] };

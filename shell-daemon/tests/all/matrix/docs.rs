@@ -27,7 +27,7 @@ fn word(fate: Fate) -> &'static str {
     match fate {
         Fate::Refused => "refused",
         Fate::Open => "**open**",
-        Fate::Told => "done, and told",
+        Fate::Told => "done, and reported",
         Fate::Killed | Fate::Late => "killed",
         Fate::OpenToRoot => "**open** to root",
         Fate::OpenToOthers => "**open**, but not to root",

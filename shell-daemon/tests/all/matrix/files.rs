@@ -27,7 +27,7 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::Script,
     },
     Case {
-        about: "reads it by a link that somebody swaps all the time",
+        about: "reads it through a link that another process keeps exchanging",
         attacks: &[
             "until [[ -e enough ]]; do x=; read -r x < @swapped@; [[ $x == vault* ]] && exit 0; done 2>/dev/null; exit 1",
         ],

@@ -49,7 +49,7 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::Listener,
     },
     Case {
-        about: "sends to a Unix socket from a pair that is connected to nobody else",
+        about: "sends to a Unix socket from one end of a connected pair",
         attacks: &[
             "perl -e 'use Socket; socketpair(A, B, AF_UNIX, SOCK_DGRAM, 0) && send(A, \"x\", 0, pack(\"S a*\", AF_UNIX, \"\\0@datagrams@\")) || exit 1'",
         ],

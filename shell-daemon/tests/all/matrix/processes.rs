@@ -39,7 +39,7 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::ScriptIfSupported,
     },
     Case {
-        about: "goes by its own parent in `/proc`, which is the session's: files, environment, memory",
+        about: "reads files, environment or memory of the session's process (its own parent) through `/proc`",
         attacks: &[
             "cat /proc/$PPID/root@vault@/secret",
             "cat /proc/$PPID/environ",
@@ -168,7 +168,7 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::Script,
     },
     Case {
-        about: "waits for what never comes: a FIFO that nobody writes to",
+        about: "waits for ever: opens a FIFO without a writer",
         attacks: &["mkfifo fifo; cat fifo", "rm -f fifo; mkfifo fifo; echo x > fifo"],
         fates: [Late, Late, Late, Late],
         witness: Witness::Script,

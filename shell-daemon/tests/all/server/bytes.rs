@@ -88,7 +88,7 @@ async fn a_message_has_a_bound() {
 async fn connection_without_a_call_is_closed() {
     let Some(world) = World::new() else { return };
     let mut config = config(&world);
-    config.service.greeting_timeout = Duration::from_millis(500);
+    config.service.token_timeout = Duration::from_millis(500);
     let line = setup_line(&config);
     let half_frame = [PREFACE, SETTINGS, &[0, 0, 100, 1, 4, 0, 0, 0, 1, 0x82]].concat();
     // Nothing; half of a frame; and a byte now and then, which is no sign of life.
@@ -109,13 +109,13 @@ async fn connection_without_a_call_is_closed() {
         soon("the daemon has hung up", || daemon.child.try_wait().unwrap().is_some()).await;
     }
     // The control: a client that has sent the token may be silent for as long as it likes.
-    let mut times = ever_longer(config.service.greeting_timeout);
+    let mut times = ever_longer(config.service.token_timeout);
     loop {
-        config.service.greeting_timeout = times.next().expect("its first call comes in time");
+        config.service.token_timeout = times.next().expect("its first call comes in time");
         let (mut daemon, client) = connected(&config, Credentials::good()).await;
         let Some(mut shell) = client else { continue };
         let Ok(created) = shell.create_session(everything()).await else { continue };
-        tokio::time::sleep(2 * config.service.greeting_timeout).await;
+        tokio::time::sleep(2 * config.service.token_timeout).await;
         assert_eq!(daemon.child.try_wait().unwrap(), None);
         assert_eq!(output(&mut shell, &created.into_inner().session_id, "echo on").await, "on\n");
         break;
@@ -136,7 +136,7 @@ async fn calls_without_the_token_are_no_greeting() {
     let mut times = ever_longer(Duration::from_millis(500));
     let mut refused = 0;
     while refused == 0 {
-        config.service.greeting_timeout = times.next().expect("a call comes in time");
+        config.service.token_timeout = times.next().expect("a call comes in time");
         let without = Credentials { token: None, ..Credentials::good() };
         let (mut daemon, client) = connected(&config, without).await;
         let Some(mut shell) = client else { continue };

@@ -10,7 +10,7 @@ use std::{
 use portcullis_shell_protocol::{
     CancelRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, WriteStdinRequest, exited::Ending,
 };
-use portcullis_testing::outer::Outer;
+use portcullis_testing::outer::KernelEnvironment;
 use rustix::process::Uid;
 use tonic::Code;
 
@@ -164,7 +164,9 @@ async fn a_session_cannot_reach_the_socket_of_its_own_daemon() {
     if World::new().is_none() {
         return;
     }
-    for (outer, posture) in [(Outer::Nothing, None), (Outer::StockContainer, Some("contained"))] {
+    for (outer, posture) in
+        [(KernelEnvironment::Nothing, None), (KernelEnvironment::StockContainer, Some("contained"))]
+    {
         let world = World::new().unwrap();
         let daemon = standalone_in(&world, &[], outer).await;
         let mut shell = daemon.client().await;

@@ -21,7 +21,7 @@ use portcullis_shell_protocol::{
     CODE_KEY, CreateSessionRequest, ExecEvent, ExecRequest, Exited, Stream, VERSION, VERSION_KEY,
     exec_event::Event, exited::Ending, shell_client::ShellClient,
 };
-use portcullis_testing::outer::Outer;
+use portcullis_testing::outer::KernelEnvironment;
 use portcullis_types::{Access, ShellPosture};
 use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
@@ -178,11 +178,11 @@ pub(crate) fn shelld_with(world: &World, state: &str) -> (Command, PathBuf) {
 
 /// Starts a standalone daemon and waits until it lets clients in.
 pub(crate) async fn standalone(world: &World, more: &[&str]) -> Standalone {
-    standalone_in(world, more, Outer::Nothing).await
+    standalone_in(world, more, KernelEnvironment::Nothing).await
 }
 
 /// Like [`standalone`], inside an outer sandbox.
-pub(crate) async fn standalone_in(world: &World, more: &[&str], outer: Outer) -> Standalone {
+pub(crate) async fn standalone_in(world: &World, more: &[&str], outer: KernelEnvironment) -> Standalone {
     let (mut command, socket) = shelld(world);
     let child = outer.start(|| command.args(more).spawn().unwrap());
     let mut daemon = Standalone { child, socket };

@@ -35,10 +35,10 @@ fn native_only_assertion_fails_in_the_sandbox() {
         portcullis_sdk::testing::Case::new(&tool, portcullis_sdk::serde_json::json!({\"path\": \"/shared/x\"}))
             .reads(\"shared\")
             .file(\"/shared/x\", \"1\\n\")
-            .check(|half, outcome| {
+            .check(|mode, outcome| {
                 let text = outcome.as_ref().expect(\"counts\").joined_text();
                 assert_eq!(text, \"1 lines\");
-                assert_eq!(half, portcullis_sdk::testing::Half::Native, \"only natively\");
+                assert_eq!(mode, portcullis_sdk::testing::RunMode::Native, \"only natively\");
             });";
     let author = with_test("halves", body);
     let (passed, said) = cargo_test(&author);

@@ -175,7 +175,7 @@ fn an_unreadable_vault_is_not_taken_for_harmless() {
         let Some(refused) = call_beside(script, &world, &words) else { return };
         let said = stderr(&refused);
         assert_eq!(refused.status.code(), Some(3), "{words:?}: {said}");
-        assert!(said.contains("could not be looked through"), "{words:?}: {said}");
+        assert!(said.contains("could not be searched"), "{words:?}: {said}");
     }
 }
 

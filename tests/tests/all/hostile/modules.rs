@@ -97,7 +97,7 @@ async fn calls_with_the_most_memories_take_nothing_from_others() {
     }
 }
 
-/// One host call with 1 024 vectors that all name the same 32 MiB of newlines: 32 GiB of empty lines.
+/// One host call with 1,024 vectors that all name the same 32 MiB of newlines: 32 GiB of empty lines.
 #[tokio::test]
 async fn one_endless_write_is_stopped_at_the_deadline() {
     for stream in [1, 2] {

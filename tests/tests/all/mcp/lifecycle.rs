@@ -1,6 +1,6 @@
 //! A session from its beginning to its end: the tools offered, the results of calls, and the rows of the log.
 
-use portcullis_testing::{World, outer::Outer};
+use portcullis_testing::{World, outer::KernelEnvironment};
 use portcullis_tools::policy::DEFAULT_POLICY;
 use portcullis_types::{Content, JsonSchema, ToolError, ToolMeta, ToolOutput};
 use serde_json::{Value, json};
@@ -77,8 +77,9 @@ fn tool_found_unavailable_leaves_the_list() {
     let strong = "posture     = \"strong\"";
     let world = World::new().with_policy_edit("posture     = \"contained\"", strong);
     // A machine without namespaces, which is not known before a session is requested.
-    let mut client =
-        Outer::StockContainer.start(|| Client::of_program(&world, &["--approve"])).begin(json!({}));
+    let mut client = KernelEnvironment::StockContainer
+        .start(|| Client::of_program(&world, &["--approve"]))
+        .begin(json!({}));
     let has_shell =
         |client: &mut Client| client.request("tools/list", json!({})).to_string().contains("\"shell_exec\"");
     assert!(has_shell(&mut client));

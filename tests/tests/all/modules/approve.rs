@@ -232,7 +232,7 @@ async fn an_approval_and_its_end_are_on_record_and_undo_each_other() {
     assert_eq!(revoked.status.code(), Some(0), "{}", stderr(&revoked));
     let said = stdout(&revoked);
     assert!(
-        said.contains(&*module_sha256) && said.contains("it was quarantined, and is no longer"),
+        said.contains(&*module_sha256) && said.contains("it was quarantined, and no longer is"),
         "{said}"
     );
     assert!(said.contains("`enabled = false` under `[tools.mine]`"), "{said}");

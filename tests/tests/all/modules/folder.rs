@@ -97,11 +97,11 @@ async fn a_file_that_is_no_plain_module_is_refused_and_hides_no_other() {
     for (name, why) in [
         ("dangling.wasm", "links are not followed"),
         ("empty.wasm", "cannot compile"),
-        ("fifo.wasm", "no regular file"),
-        ("folder.wasm", "no regular file"),
+        ("fifo.wasm", "not a regular file"),
+        ("folder.wasm", "not a regular file"),
         ("large.wasm", "more than 16777216 bytes"),
         ("link.wasm", "links are not followed"),
-        ("socket.wasm", "no regular file"),
+        ("socket.wasm", "not a regular file"),
         ("text.wasm", "cannot compile"),
         ("\u{fffd}.wasm", "not UTF-8"),
     ] {

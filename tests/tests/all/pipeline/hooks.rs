@@ -144,7 +144,7 @@ async fn a_call_refused_by_a_hook_never_runs_and_says_why() {
     let hook = Hook::new("h").before(|_| BeforeCall::Deny { reason: "not on Sundays".into() });
     let (result, ran, world) = call(spy(), std::slice::from_ref(&hook), r#"{"n":1}"#, &caller()).await;
     let said = refused(&result, ToolErrorKind::Denied, "hook_refused");
-    assert_eq!(said, "the call of `spy` was refused by the program that it would run in (not on Sundays)");
+    assert_eq!(said, "the call of `spy` was refused by the embedding program (not on Sundays)");
     assert_eq!(ran, 0);
     let row = world.rows().remove(0);
     assert_eq!((row.decision, row.rule.as_deref()), (Some(Verdict::Deny), Some("the program's hooks")));

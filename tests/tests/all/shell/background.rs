@@ -24,7 +24,7 @@ async fn next_of_jobs(shell: &Shell) -> (String, Value) {
 async fn begin(shell: &Shell, writes: &str) {
     let job = format!("(until [[ -e go ]]; do sleep 0.01; done; {writes}; : > written) & echo begun");
     let text = shell.text(&job).await;
-    assert!(text.starts_with("begun\n[background jobs run on"), "{text}");
+    assert!(text.starts_with("begun\n[background jobs are still running"), "{text}");
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_command_refused_for_earlier_jobs_keeps_the_session() {
     assert_eq!(shell.text("kept=here").await, "");
     for _ in 0..16 {
         let text = shell.text("(until [[ -e go ]]; do sleep 0.05; done) &").await;
-        assert!(text.starts_with("[background jobs run on"), "{text}");
+        assert!(text.starts_with("[background jobs are still running"), "{text}");
     }
     let refused = shell.run("echo no").await;
     assert_eq!(refused.error().kind(), ToolErrorKind::ResourceLimit, "{:?}", refused.error());

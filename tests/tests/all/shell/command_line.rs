@@ -81,8 +81,10 @@ fn the_doctor_does_not_take_a_containers_refusal_for_its_own() {
     let world = World::new();
     let free = stdout(&portcullis(&world, &["doctor"]));
     assert!(!free.contains("start a thread                                   ENOSYS →"), "{free}");
-    let container =
-        stdout(&portcullis_testing::outer::Outer::StockContainer.start(|| portcullis(&world, &["doctor"])));
+    let container = stdout(
+        &portcullis_testing::outer::KernelEnvironment::StockContainer
+            .start(|| portcullis(&world, &["doctor"])),
+    );
     let lines: Vec<_> = container.lines().filter(|line| line.contains("start a thread")).collect();
     assert!(!lines.is_empty(), "{container}");
     for line in lines {

@@ -1,7 +1,7 @@
 //! Each layer taken away from the machine: the session and the row say that it is missing, and no command
 //! runs where the policy requires it.
 
-use portcullis_testing::{World, outer::Outer};
+use portcullis_testing::{World, outer::KernelEnvironment};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
@@ -39,7 +39,7 @@ async fn refused(shell: &Shell) -> (String, String) {
 
 #[tokio::test]
 async fn a_whole_machine_gives_the_strongest() {
-    let posture = posture(&shell_on(Outer::Nothing, world("strong")).await).await;
+    let posture = posture(&shell_on(KernelEnvironment::Nothing, world("strong")).await).await;
     for layer in [
         "strong(limits=enforced",
         "pid_ns=enforced",
@@ -55,7 +55,7 @@ async fn a_whole_machine_gives_the_strongest() {
 
 #[tokio::test]
 async fn without_namespaces_the_row_of_a_session_says_contained() {
-    let shell = shell_on(Outer::StockContainer, world("contained")).await;
+    let shell = shell_on(KernelEnvironment::StockContainer, world("contained")).await;
     let posture = posture(&shell).await;
     assert!(posture.starts_with("contained(limits=enforced,privileges=enforced,"), "{posture}");
     assert!(posture.contains("seccomp=enforced") && !posture.contains("_ns=enforced"), "{posture}");
@@ -63,7 +63,7 @@ async fn without_namespaces_the_row_of_a_session_says_contained() {
 
 #[tokio::test]
 async fn without_namespaces_no_command_runs_where_strong_is_wanted() {
-    let (code, detail) = refused(&shell_on(Outer::StockContainer, world("strong")).await).await;
+    let (code, detail) = refused(&shell_on(KernelEnvironment::StockContainer, world("strong")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.contains("strong") && detail.contains("namespace"), "{detail}");
 }
@@ -98,7 +98,7 @@ async fn without_limits_no_command_runs_at_all() {
 
 #[tokio::test]
 async fn a_contained_session_keeps_what_the_pipeline_promises() {
-    let shell = shell_on(Outer::StockContainer, world("contained")).await;
+    let shell = shell_on(KernelEnvironment::StockContainer, world("contained")).await;
     shell.world.put("note", "seen");
     std::fs::write(shell.world.workspace().join("vault/key"), "secret").expect("writable");
     assert_eq!(shell.text("cd; cat note; export kept=yes; false").await, "seen\n[exit code: 1]");

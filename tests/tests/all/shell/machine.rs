@@ -6,31 +6,31 @@ use std::{io, sync::Arc};
 use portcullis::OwnSidecar;
 use portcullis_testing::{
     World, binary,
-    outer::{Call, Outer},
+    outer::{KernelEnvironment, SyscallUse},
 };
 use portcullis_tools::shell::{ShellPlace, SidecarTerms, StartSidecar, StartedSidecar};
 
 use super::Shell;
 
 /// A kernel without Landlock.
-pub(super) const WITHOUT_LANDLOCK: Outer =
-    Outer::Answer(&[(Call::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS)]);
+pub(super) const WITHOUT_LANDLOCK: KernelEnvironment =
+    KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS)]);
 
 /// A kernel that accepts no seccomp filter.
-pub(super) const WITHOUT_SECCOMP: Outer = Outer::Answer(&[
-    (Call::Any(libc::SYS_seccomp), libc::ENOSYS),
-    (Call::WithFirst(libc::SYS_prctl, libc::PR_SET_SECCOMP), libc::ENOSYS),
+pub(super) const WITHOUT_SECCOMP: KernelEnvironment = KernelEnvironment::Errno(&[
+    (SyscallUse::Any(libc::SYS_seccomp), libc::ENOSYS),
+    (SyscallUse::WithFirst(libc::SYS_prctl, libc::PR_SET_SECCOMP), libc::ENOSYS),
 ]);
 
 /// A machine on which no resource limit can be set.
-pub(super) const WITHOUT_LIMITS: Outer = Outer::Answer(&[
-    (Call::Any(libc::SYS_setrlimit), libc::EPERM),
-    (Call::WithPointer(libc::SYS_prlimit64, 2), libc::EPERM),
+pub(super) const WITHOUT_LIMITS: KernelEnvironment = KernelEnvironment::Errno(&[
+    (SyscallUse::Any(libc::SYS_setrlimit), libc::EPERM),
+    (SyscallUse::WithPointer(libc::SYS_prlimit64, 2), libc::EPERM),
 ]);
 
 /// Starts the sidecar on such a machine.
 #[derive(Debug)]
-struct OnMachine(Outer);
+struct OnMachine(KernelEnvironment);
 
 impl StartSidecar for OnMachine {
     fn start(&self, terms: &SidecarTerms) -> io::Result<StartedSidecar> {
@@ -39,7 +39,7 @@ impl StartSidecar for OnMachine {
 }
 
 /// A shell whose sidecar runs on such a machine.
-pub(super) async fn shell_on(machine: Outer, world: World) -> Shell {
+pub(super) async fn shell_on(machine: KernelEnvironment, world: World) -> Shell {
     let place = ShellPlace::Own(Arc::new(OnMachine(machine)));
     let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
     Shell { world, registry }

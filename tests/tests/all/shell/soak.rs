@@ -1,6 +1,6 @@
 //! Many concurrent clients that cancel, time out and disconnect: each command has at most one effect and
 //! exactly one row with one end, and nothing is left when they are gone. `PORTCULLIS_SOAK=full` runs the long
-//! form: 800 sessions and 8 000 commands of 50 clients.
+//! form: 800 sessions and 8,000 commands of 50 clients.
 
 use std::{
     collections::BTreeMap,

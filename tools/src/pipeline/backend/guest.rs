@@ -163,10 +163,10 @@ fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> Too
         WasmError::Stuck if caller.cancel.is_cancelled() => ToolError::cancelled("the call was cancelled"),
         WasmError::Stuck => overdue(time_limit),
         WasmError::Exhausted { .. } => {
-            ToolError::unavailable("no thread is free that could run the tool").with_code("workers_exhausted")
+            ToolError::unavailable("no thread is free to run the tool").with_code("workers_exhausted")
         }
         WasmError::CodeGone => ToolError::unavailable(
-            "the tool's compiled code was removed or altered; it is compiled anew at the next start",
+            "the tool's compiled code was removed or altered; it is compiled again at the next start",
         )
         .with_code("module_gone"),
         WasmError::Confine(_) | WasmError::Unconfined { .. } | WasmError::Preopen { .. } => {

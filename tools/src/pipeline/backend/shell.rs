@@ -70,7 +70,7 @@ fn shell_result(
     };
     pending.row.posture = Some(posture.into());
     if !ran.protected_complete {
-        tracing::warn!(call_id = %pending.row.call_id, "not all was looked at for protected paths after a command");
+        tracing::warn!(call_id = %pending.row.call_id, "the scan for protected paths after a command was incomplete");
         pending.row.subjects.push(Subject {
             argument: "protected_paths_unseen".into(),
             kind: SubjectKind::Path,

@@ -133,22 +133,22 @@ fn words(code: DenialCode, tool: &RegisteredTool) -> String {
     let name = &tool.decl().name;
     match code {
         DenialCode::PathEscapesMount | DenialCode::LinkEscapesMount => {
-            "no policy allows what leads out of a mount".to_owned()
+            "no policy allows a path that leads out of a mount".to_owned()
         }
         DenialCode::SpecialFile => "tools open files and folders only".to_owned(),
         DenialCode::HardLink => {
             "no policy allows it: replace the file whole, or remove its other names".to_owned()
         }
         DenialCode::LinksUnknown => {
-            "no policy allows it: `portcullis doctor` says why private files cannot be told from it".to_owned()
+            "no policy allows it: run `portcullis doctor` to see why private files cannot be recognised".to_owned()
         }
         DenialCode::UnknownMount => {
             "the policy has no such mount: paths begin with one that `[mounts]` names, such as `/shared`".to_owned()
         }
         DenialCode::ProtectedPath => {
-            "no entry of a tool allows it: `[protect] paths` names what no tool writes".to_owned()
+            "no entry of a tool allows it: no tool writes to what `[protect] paths` names".to_owned()
         }
-        DenialCode::ModuleChanged => format!("approve of it as it is now: portcullis tool approve {name}"),
+        DenialCode::ModuleChanged => format!("approve it as it is now: portcullis tool approve {name}"),
         DenialCode::FlowDenied => {
             "no entry of a tool allows it: `[[flow]]` denies it after what the run has read".to_owned()
         }
@@ -179,7 +179,7 @@ fn words(code: DenialCode, tool: &RegisteredTool) -> String {
         | DenialCode::ApprovalRefused
         | DenialCode::ApprovalUnavailable
         | DenialCode::ApprovalTimedOut => {
-            "no entry of it spares the question, which its tier or its own declaration asks: read the call and give --approve".to_owned()
+            "its tier or its own declaration requires the approval, and no entry changes that: read the call and give --approve".to_owned()
         }
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn run(
     if let Ok(output) = &mut result.outcome {
         result.details = output.details.take();
     }
-    report::show(&TriedCall { result, grant: None, refusal: None, said: None }, "", options.json)
+    report::show(&TriedCall { result, grant: None, refusal: None, stderr: None }, "", options.json)
 }
 
 /// The folder that tools see as `/`: the workspace, if its mounts have the same names as in the sandbox.
@@ -186,15 +186,16 @@ fn outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
             Ok(GuestFrame::Ok(output)) => last = Some(Ok(output.0)),
             Ok(GuestFrame::Error(error)) => last = Some(Err(error.into())),
             Ok(GuestFrame::Chunk(_)) => {
-                return Err(
-                    ToolError::failed("the tool sent bytes that nobody takes").with_code("unwanted_chunk")
-                );
+                return Err(ToolError::failed(
+                    "the tool sent bytes, but its call is not the sending end of a transfer",
+                )
+                .with_code("unwanted_chunk"));
             }
             Err(error) => {
                 let line = String::from_utf8_lossy(line);
                 let quoted: String = line.chars().take(MAX_QUOTED_CHARS).collect();
                 let message = format!(
-                    "the tool wrote a line that is no frame, `{}`: standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`",
+                    "the tool wrote a line that is not a frame, `{}`: standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`",
                     text::inline(&quoted)
                 );
                 return Err(ToolError::failed(message)

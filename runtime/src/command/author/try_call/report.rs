@@ -27,7 +27,7 @@ pub(super) struct TriedCall {
     pub(super) grant: Option<GrantReport>,
     pub(super) refusal: Option<RefusalDetails>,
     /// The tool's standard error; natively it goes to ours directly.
-    pub(super) said: Option<String>,
+    pub(super) stderr: Option<String>,
 }
 
 /// The policy's grant to the tool.
@@ -91,7 +91,7 @@ pub(super) fn show(attempt: &TriedCall, run: &str, as_json: bool) -> Result<Exit
     };
     if as_json {
         json::answer(&JsonAnswer {
-            call: CallAnswer::new(result).with_stderr(attempt.said.as_deref()),
+            call: CallAnswer::new(result).with_stderr(attempt.stderr.as_deref()),
             confinement: confinement.as_str(),
             grant: attempt.grant.as_ref(),
             refusal: attempt.refusal.as_ref().map(json_refusal),
@@ -181,8 +181,8 @@ fn after(attempt: &TriedCall) -> String {
             line(&mut out, "cause", detail);
         }
     }
-    if let Some(said) = &attempt.said {
-        out.push_str(&diagnostics::shown(said));
+    if let Some(stderr) = &attempt.stderr {
+        out.push_str(&diagnostics::shown(stderr));
     }
     if let Some(refusal) = &attempt.refusal {
         refused(&mut out, refusal);

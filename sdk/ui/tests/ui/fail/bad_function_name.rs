@@ -1,4 +1,4 @@
-//! A function whose name is no tool name.
+//! A function whose name is not a tool name.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,5 @@
-//! Tracks the requests being answered: a session must not use one id for two of them at once.
+//! [`OpenRequests`]: the requests being answered over HTTP, since a session must not use one id for two of them at
+//! once. For the one client on standard streams `unanswered_ids.rs` does the same.
 
 use std::{
     collections::HashSet,
@@ -53,7 +54,7 @@ impl OpenRequests {
     ///
     /// # Cancellation
     /// Safe.
-    pub(super) async fn none(&self) {
+    pub(super) async fn until_empty(&self) {
         loop {
             // Register before the check, so that an end in between is not missed.
             let ended = self.ended.notified();

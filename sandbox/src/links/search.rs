@@ -12,30 +12,30 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{ExposedFiles, FIRST_LOOK_WAIT, LOOK_WAIT, PrivatePaths, UnknownReason, walk};
+use super::{ExposedFiles, FIRST_SEARCH_WAIT, PrivatePaths, SEARCH_WAIT, UnknownReason, walk};
 
 /// How long a result counts as fresh if searching is fast.
-const FRESH: Duration = Duration::from_secs(1);
+const MIN_FRESHNESS: Duration = Duration::from_secs(1);
 
 /// Searching takes at most one part in this many of the time.
 const MAX_SHARE: u32 = 50;
 
 /// Limit of a result's freshness, however long the search took.
-const MAX_FRESH: Duration = Duration::from_secs(30);
+const MAX_FRESHNESS: Duration = Duration::from_secs(30);
 
 /// How long the last result stands in for an overdue search. After that any file with several names counts as
 /// possibly private, and no command runs.
-const STANDS_IN: Duration = Duration::from_secs(30);
+const STALE_RESULT_TIME: Duration = Duration::from_secs(30);
 
 /// Repeated search for private files that have names elsewhere.
 #[derive(Debug, Clone, Default)]
 pub struct PrivateLinks {
     /// None if there are no private places.
-    looker: Option<Arc<LinkSearcher>>,
+    searcher: Option<Arc<LinkSearcher>>,
 }
 
 struct LinkSearcher {
-    look: Box<dyn Fn() -> ExposedFiles + Send + Sync>,
+    search: Box<dyn Fn() -> ExposedFiles + Send + Sync>,
     seen: Mutex<SearchState>,
     done: Notify,
 }
@@ -63,12 +63,12 @@ impl PrivateLinks {
         if places.is_empty() {
             return Self::default();
         }
-        Self::looking(move || walk::private(&places))
+        Self::searching_with(move || walk::private(&places))
     }
 
-    fn looking(look: impl Fn() -> ExposedFiles + Send + Sync + 'static) -> Self {
-        let looker = LinkSearcher { look: Box::new(look), seen: Mutex::default(), done: Notify::new() };
-        Self { looker: Some(Arc::new(looker)) }
+    fn searching_with(search: impl Fn() -> ExposedFiles + Send + Sync + 'static) -> Self {
+        let searcher = LinkSearcher { search: Box::new(search), seen: Mutex::default(), done: Notify::new() };
+        Self { searcher: Some(Arc::new(searcher)) }
     }
 
     /// The current result: fresh, or of a new search, or the one that stands in.
@@ -76,40 +76,40 @@ impl PrivateLinks {
     /// # Cancellation
     /// Dropping the future leaves a running search to its thread; the next call finds its result.
     pub async fn exposed(&self) -> Arc<ExposedFiles> {
-        let Some(looker) = &self.looker else { return Arc::default() };
-        if let Some(found) = looker.at_once() {
+        let Some(searcher) = &self.searcher else { return Arc::default() };
+        if let Some(found) = searcher.without_waiting() {
             return found;
         }
-        let wait = looker.seen().wait();
-        let _in_time = tokio::time::timeout(wait, looker.ended()).await;
-        let seen = looker.seen();
+        let time_limit = searcher.seen().time_limit();
+        let _in_time = tokio::time::timeout(time_limit, searcher.search_ended()).await;
+        let seen = searcher.seen();
         seen.fresh().unwrap_or_else(|| seen.stand_in())
     }
 
     /// Searches now, on this thread; for callers other than calls.
-    pub(super) fn look(&self) -> ExposedFiles {
-        self.looker.as_ref().map(|looker| (looker.look)()).unwrap_or_default()
+    pub(super) fn search_now(&self) -> ExposedFiles {
+        self.searcher.as_ref().map(|searcher| (searcher.search)()).unwrap_or_default()
     }
 }
 
 impl LinkSearcher {
     /// Returns a result that needs no waiting. Starts a search if none runs.
-    fn at_once(self: &Arc<Self>) -> Option<Arc<ExposedFiles>> {
+    fn without_waiting(self: &Arc<Self>) -> Option<Arc<ExposedFiles>> {
         let mut seen = self.seen();
         if let Some(found) = seen.fresh() {
             return Some(found);
         }
         match seen.begun {
             // One call has already waited that long; later ones do not wait again.
-            Some(begun) if begun.elapsed() >= seen.wait() => Some(seen.stand_in()),
+            Some(begun) if begun.elapsed() >= seen.time_limit() => Some(seen.stand_in()),
             Some(_) => None,
             None => {
-                let looker = Arc::clone(self);
+                let searcher = Arc::clone(self);
                 let thread = std::thread::Builder::new().name("private-links".to_owned());
-                match thread.spawn(move || looker.run()) {
+                match thread.spawn(move || searcher.run()) {
                     Ok(_detached) => seen.begun = Some(Instant::now()),
                     Err(error) => {
-                        tracing::warn!(%error, "no thread to look through what is private");
+                        tracing::warn!(%error, "cannot start the thread that searches private files");
                         return Some(seen.stand_in());
                     }
                 }
@@ -119,7 +119,7 @@ impl LinkSearcher {
     }
 
     /// Waits until no search runs.
-    async fn ended(&self) {
+    async fn search_ended(&self) {
         let done = self.done.notified();
         tokio::pin!(done);
         // Register before the check, so that an end in between is not missed.
@@ -131,9 +131,9 @@ impl LinkSearcher {
 
     fn run(&self) {
         let before = Instant::now();
-        let found = Arc::new((self.look)());
+        let found = Arc::new((self.search)());
         let mut seen = self.seen();
-        let fresh = before.elapsed().saturating_mul(MAX_SHARE).clamp(FRESH, MAX_FRESH);
+        let fresh = before.elapsed().saturating_mul(MAX_SHARE).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
         let until = Instant::now() + fresh;
         *seen = SearchState { last: Some(LastSearch { until, found }), begun: None };
         drop(seen);
@@ -151,12 +151,12 @@ impl SearchState {
     }
 
     fn standing_in(&self) -> Option<&LastSearch> {
-        self.last.as_ref().filter(|last| Instant::now() < last.until + STANDS_IN)
+        self.last.as_ref().filter(|last| Instant::now() < last.until + STALE_RESULT_TIME)
     }
 
     /// How long a search may take before it is overdue.
-    fn wait(&self) -> Duration {
-        if self.standing_in().is_some() { LOOK_WAIT } else { FIRST_LOOK_WAIT }
+    fn time_limit(&self) -> Duration {
+        if self.standing_in().is_some() { SEARCH_WAIT } else { FIRST_SEARCH_WAIT }
     }
 
     /// The result that counts while a search is overdue.
@@ -186,31 +186,31 @@ mod tests {
         let (answer, answers) = mpsc::channel();
         let (begin, begun) = mpsc::channel();
         let answers = Mutex::new(answers);
-        let links = PrivateLinks::looking(move || {
+        let links = PrivateLinks::searching_with(move || {
             begin.send(()).expect("heard");
-            answers.lock().expect("one look at a time").recv().unwrap_or_default()
+            answers.lock().expect("one search at a time").recv().unwrap_or_default()
         });
         (links, answer, begun)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_that_hangs_blocks_no_call_and_counts_as_suspicion() {
+    async fn a_search_that_hangs_blocks_no_call_and_counts_as_suspicion() {
         let (links, answer, begun) = held_links();
         let overdue = Some(LinkSuspicion::Unknown(UnknownReason::Overdue));
         // Both run on this thread: a search on it would let neither end.
         let (one, other) = tokio::join!(links.exposed(), links.exposed());
         assert_eq!((one.suspects_any(), other.suspects_any()), (overdue, overdue));
         begun.recv().expect("begun");
-        assert!(begun.try_recv().is_err(), "one look at a time");
+        assert!(begun.try_recv().is_err(), "one search at a time");
         answer.send(ExposedFiles::default()).expect("heard");
         while links.exposed().await.suspects_any().is_some() {
             tokio::task::yield_now().await;
         }
-        assert!(begun.try_recv().is_err(), "the look that had begun is the answer");
+        assert!(begun.try_recv().is_err(), "the search that had begun is the answer");
     }
 
     #[test]
-    fn the_last_look_stands_in_for_a_bounded_time() {
+    fn the_last_result_stands_in_for_a_bounded_time() {
         let ended = |ago: Duration| {
             let until = Instant::now().checked_sub(ago).expect("the machine runs for longer");
             SearchState { last: Some(LastSearch { until, found: Arc::default() }), begun: None }
@@ -218,7 +218,7 @@ mod tests {
         assert!(ended(Duration::ZERO).fresh().is_none());
         assert_eq!(ended(Duration::from_secs(1)).stand_in().suspects_any(), None);
         let overdue = Some(LinkSuspicion::Unknown(UnknownReason::Overdue));
-        assert_eq!(ended(STANDS_IN).stand_in().suspects_any(), overdue);
+        assert_eq!(ended(STALE_RESULT_TIME).stand_in().suspects_any(), overdue);
         assert_eq!(SearchState::default().stand_in().suspects_any(), overdue);
     }
 

@@ -1,4 +1,5 @@
-//! [`InFlight`]: the unanswered requests of a client.
+//! [`UnansweredIds`]: the unanswered requests of a client on standard streams. Over HTTP, where many sessions share one
+//! service, `http/open_requests.rs` does the same.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -13,7 +14,7 @@ const CANCELLED: usize = 1024;
 
 /// The ids of requests that were accepted and not yet answered.
 #[derive(Debug, Default)]
-pub(super) struct InFlight {
+pub(super) struct UnansweredIds {
     awaited: watch::Sender<HashSet<RequestId>>,
     /// Hashes of the ids of the last cancelled requests. These get no answer, but messages about them may
     /// still be on their way.
@@ -21,7 +22,7 @@ pub(super) struct InFlight {
     hasher: RandomState,
 }
 
-impl InFlight {
+impl UnansweredIds {
     /// Accepts a request, unless one with its id is still unanswered or was cancelled: messages about the two
     /// would be ambiguous.
     pub(super) fn begin(&self, id: &RequestId) -> bool {
@@ -47,7 +48,7 @@ impl InFlight {
     ///
     /// # Cancellation
     /// Safe.
-    pub(super) fn none(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(super) fn until_empty(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut awaited = self.awaited.subscribe();
         async move {
             // An error means that the sender is gone, and all its requests with it.
@@ -64,32 +65,34 @@ mod tests {
 
     #[test]
     fn an_id_is_free_again_when_its_request_is_answered() {
-        let in_flight = InFlight::default();
+        let unanswered_ids = UnansweredIds::default();
         let (one, other) = (RequestId::Number(1), RequestId::String("1".into()));
-        assert!(in_flight.none().now_or_never().is_some());
-        assert!(in_flight.begin(&one) && in_flight.begin(&other));
-        assert!(!in_flight.begin(&one));
-        in_flight.end(&one);
-        assert!(in_flight.none().now_or_never().is_none());
-        assert!(in_flight.begin(&one));
-        in_flight.end(&one);
-        in_flight.end(&other);
-        in_flight.end(&other);
-        assert!(in_flight.none().now_or_never().is_some());
+        assert!(unanswered_ids.until_empty().now_or_never().is_some());
+        assert!(unanswered_ids.begin(&one) && unanswered_ids.begin(&other));
+        assert!(!unanswered_ids.begin(&one));
+        unanswered_ids.end(&one);
+        assert!(unanswered_ids.until_empty().now_or_never().is_none());
+        assert!(unanswered_ids.begin(&one));
+        unanswered_ids.end(&one);
+        unanswered_ids.end(&other);
+        unanswered_ids.end(&other);
+        assert!(unanswered_ids.until_empty().now_or_never().is_some());
     }
 
     #[test]
     fn a_cancelled_request_is_not_waited_for_and_its_id_stays_taken() {
-        let mut in_flight = InFlight::default();
+        let mut unanswered_ids = UnansweredIds::default();
         let ids = |range: std::ops::RangeInclusive<i64>| range.map(RequestId::Number);
         for id in ids(0..=1024) {
-            assert!(in_flight.begin(&id));
-            in_flight.cancel(&id);
-            in_flight.cancel(&RequestId::Number(7_000));
+            assert!(unanswered_ids.begin(&id));
+            unanswered_ids.cancel(&id);
+            unanswered_ids.cancel(&RequestId::Number(7_000));
         }
-        assert!(in_flight.none().now_or_never().is_some());
-        assert!(ids(1..=1024).all(|id| !in_flight.begin(&id)));
+        assert!(unanswered_ids.until_empty().now_or_never().is_some());
+        assert!(ids(1..=1024).all(|id| !unanswered_ids.begin(&id)));
         // An id that was never used, or cancelled long ago, is free.
-        assert!(in_flight.begin(&RequestId::Number(7_000)) && in_flight.begin(&RequestId::Number(0)));
+        assert!(
+            unanswered_ids.begin(&RequestId::Number(7_000)) && unanswered_ids.begin(&RequestId::Number(0))
+        );
     }
 }
