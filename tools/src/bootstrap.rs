@@ -342,7 +342,7 @@ impl PolicyFiles {
 
     /// The file with further trusted certificates.
     fn ca(&self, policy: &WorkspaceSecurityPolicy) -> Result<Option<PathBuf>, BootstrapError> {
-        let ca = policy.egress().ca.as_deref().map(|ca| place(ca, self.operator.path.as_deref()));
+        let ca = policy.egress().ca.as_deref().map(|ca| modules_path(ca, self.operator.path.as_deref()));
         Ok(ca.transpose()?)
     }
 }
