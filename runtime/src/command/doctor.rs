@@ -136,6 +136,7 @@ struct PolicyFinding {
 #[derive(Debug, Serialize)]
 struct ToolCount {
     wasm: usize,
+    egress: usize,
     shell: usize,
     native_unconfined: usize,
     quarantined: usize,
@@ -379,6 +380,7 @@ fn count(registry: &ToolRegistry) -> ToolCount {
     let of = |confinement| tools.iter().filter(|tool| tool.confinement() == confinement).count();
     ToolCount {
         wasm: of(Confinement::Wasm),
+        egress: of(Confinement::Egress),
         shell: of(Confinement::Shell),
         native_unconfined: of(Confinement::Native),
         quarantined: tools.iter().filter(|tool| tool.facts().standing == Standing::Quarantined).count(),

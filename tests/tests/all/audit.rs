@@ -269,10 +269,7 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
     for (field, said) in [
         ("event", [Event::Begin, Event::End, Event::Approve, Event::Revoke].map(Event::as_str).to_vec()),
         ("tier", SafetyTier::ALL.map(SafetyTier::as_str).to_vec()),
-        (
-            "confinement",
-            [Confinement::Wasm, Confinement::Shell, Confinement::Native].map(Confinement::as_str).to_vec(),
-        ),
+        ("confinement", Confinement::ALL.map(Confinement::as_str).to_vec()),
         ("decision", [Verdict::Allow, Verdict::Deny].map(Verdict::as_str).to_vec()),
     ] {
         let row = rows.iter().find(|row| words(row)[1] == [field]).expect("its row");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use portcullis_tools::confine::LayerStatus;
 
-use super::{Findings, LinkFinding, ProvenAttempt, ShellFinding};
+use super::{Findings, LinkFinding, ProvenAttempt, ShellFinding, ToolCount};
 use crate::output::text;
 
 /// All findings.
@@ -123,8 +123,9 @@ fn write_places(out: &mut String, findings: &Findings) -> std::fmt::Result {
     }
     line("digest", &policy.digest)?;
     if let Some(tools) = &findings.tools {
-        let (wasm, shell, native) = (tools.wasm, tools.shell, tools.native_unconfined);
-        let mut counts = format!("{wasm} wasm, {shell} shell, {native} native, unconfined");
+        let ToolCount { wasm, egress, shell, native_unconfined, .. } = *tools;
+        let mut counts =
+            format!("{wasm} wasm, {egress} egress, {shell} shell, {native_unconfined} native, unconfined");
         if tools.quarantined + tools.refused_modules > 0 {
             let (quarantined, refused) = (tools.quarantined, tools.refused_modules);
             let _ = write!(counts, "; {quarantined} quarantined, {refused} modules refused");
