@@ -80,6 +80,6 @@ fn sink(word: &str) -> Result<SinkWord, String> {
 fn ask_or_deny(word: &str) -> Result<Approval, String> {
     match approval_of(word)? {
         Approval::Allow => Err("a flow rule only takes away: write `ask` or `deny`".to_owned()),
-        approval => Ok(approval),
+        approval @ (Approval::Ask | Approval::Deny) => Ok(approval),
     }
 }

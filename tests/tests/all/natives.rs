@@ -38,6 +38,7 @@ async fn the_shipped_tools_are_registered_with_their_confinement() {
         let is_guest = name.starts_with("file_") || name == "vault_copyto";
         let confined = match name {
             _ if is_guest => Confinement::Wasm,
+            "web_fetch" => Confinement::Egress,
             "shell_exec" => Confinement::Shell,
             _ => Confinement::Native,
         };
@@ -103,6 +104,8 @@ async fn data_of_a_shipped_tool_fits_the_schema_that_it_declares() {
         ("shell_exec", json!({"command": "true"})),
         ("subtract", json!({"a": 0.5, "b": 2})),
         ("vault_copyto", json!({"source_path": "/vault/key", "destination_path": "/shared/key"})),
+        // Refused before a connection is made.
+        ("web_fetch", json!({"url": "https://127.0.0.1/"})),
     ];
     for name in shipped() {
         assert!(calls.iter().any(|(tool, _)| *tool == name), "{name} is not called here");

@@ -235,9 +235,8 @@ async fn the_whole_of_a_long_page_is_read_by_output_read() {
     let registry = world.registry().await;
     let answer = fetch(&registry, &server.url("/")).await;
     assert!(answer.0.truncated && answer.text().starts_with("first"), "{answer:?}");
-
+    let id = &answer.0.details["output_id"];
     let offset = answer.0.original_bytes.saturating_sub(40);
-    let rest =
-        Answer::of(&registry, "output_read", json!({ "call_id": answer.0.call_id, "offset": offset })).await;
+    let rest = Answer::of(&registry, "output_read", json!({ "call_id": id, "offset": offset })).await;
     assert!(rest.text().contains("last words"), "{rest:?}");
 }

@@ -41,7 +41,8 @@ fn a_copy_is_made_or_refused_and_what_it_touches_is_listed() {
     let steps = tool["steps"].as_array().expect("steps");
     let profiles: Vec<_> = steps.iter().map(|step| step["profile"].as_str().expect("a profile")).collect();
     assert_eq!(profiles, ["VaultRead", "VaultWrite"]);
-    assert!(facts.iter().all(|tool| tool["name"] == "vault_copyto" || tool.get("steps").is_none()));
+    let is_operation = |tool: &Value| tool["name"] == "vault_copyto" || tool["name"] == "web_fetch";
+    assert!(facts.iter().all(|tool| is_operation(tool) == tool.get("steps").is_some()));
 }
 
 #[test]
