@@ -196,12 +196,13 @@ async def tools_and_errors(session, world):
     await fails(session, "file_read", {"path": "/shared/../../etc/passwd"}, r"\w")
     await fails(session, "file_read", {}, r"missing required field 'path'")
     await fails(session, "divide", {"a": 1, "b": 0}, r"zero")
+    await fails(session, "web_fetch", {"url": "https://127.0.0.1/"}, r"public address")
     try:
         await session.call_tool("no_such_tool", {})
         raise AssertionError("a tool that is not there was called")
     except McpError as error:
         assert error.error.code == types.INVALID_PARAMS, error.error
-    called = {name for name, _, _ in calls} | {"echo", "output_read", "failing_tool", "shell_exec"}
+    called = {name for name, _, _ in calls} | {"echo", "output_read", "failing_tool", "shell_exec", "web_fetch"}
     assert called == set(listed), f"not called: {called ^ set(listed)}"
 
 
