@@ -40,9 +40,8 @@ impl BearerToken {
     pub fn of_state(folder: &Path) -> Result<(Self, PathBuf), McpError> {
         let path = folder.join(FILE);
         let failed = |source| McpError::Token { path: path.clone(), source };
-        let mut bytes = [0_u8; 32];
-        getrandom::fill(&mut bytes).map_err(|error| McpError::Random { reason: error.to_string() })?;
-        make(folder, &path, &hex::encode(bytes)).map_err(failed)?;
+        let (token, attempt) = (random::<32>()?, random::<8>()?);
+        make(folder, &path, &token, &attempt).map_err(failed)?;
         Ok((Self::read(&path)?, path))
     }
 
@@ -63,13 +62,20 @@ impl fmt::Debug for BearerToken {
     }
 }
 
-/// Creates the file unless it exists. A hard link makes it appear complete or not at all.
-fn make(folder: &Path, path: &Path, token: &str) -> io::Result<()> {
+/// Random bytes, in hexadecimal digits.
+fn random<const BYTES: usize>() -> Result<String, McpError> {
+    let mut bytes = [0_u8; BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| McpError::Random { reason: error.to_string() })?;
+    Ok(hex::encode(bytes))
+}
+
+/// Creates the file unless it exists. A hard link makes it appear complete or not at all. `attempt` is part of the
+/// name of a temporary file: two servers may start at once. It is no part of the token, since names can be listed.
+fn make(folder: &Path, path: &Path, token: &str, attempt: &str) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
-    // A different name for each attempt: two servers may start at once.
-    let new = folder.join(format!("{FILE}.{}", &token[..16.min(token.len())]));
+    let new = folder.join(format!("{FILE}.{attempt}"));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let made = file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n"));
     // The link fails if another server was first: then that server's token counts.
