@@ -66,6 +66,11 @@ impl CommandWord {
         Self { text: self.text.replace(part, &UNKNOWN.to_string()), ..self.clone() }
     }
 
+    /// Whether a program may take the word for an option.
+    pub(super) fn may_be_option(&self) -> bool {
+        self.text.starts_with(['-', UNKNOWN])
+    }
+
     /// Whether the literal part of the word contains a text.
     pub(super) fn contains(&self, part: &str) -> bool {
         self.text.contains(part)

@@ -175,13 +175,18 @@ pub(super) fn wrapped(
                     starts.push(at + 2);
                     at += 1;
                 }
+                WordRole::Undetermined => {
+                    // Read as no option here, and from there as an option without and with a value.
+                    starts.extend([at + 2, at + 1]);
+                    found.extend(program(name, wrapper, &arguments[at..])?);
+                    ensure_bounded(name, &found)?;
+                    break;
+                }
                 WordRole::None { ends } => {
                     // The `--` itself is no operand.
                     let operands = arguments.get(at + usize::from(ends)..).unwrap_or_default();
                     found.extend(program(name, wrapper, operands)?);
-                    if found.len() > MAX_READINGS {
-                        return Err(format!("too many options of `{name}` that are not known"));
-                    }
+                    ensure_bounded(name, &found)?;
                     break;
                 }
             }
@@ -194,6 +199,13 @@ pub(super) fn wrapped(
         return Ok(found.into_iter().map(|runs| filled_by_input(runs, arguments)).collect());
     }
     Ok(found)
+}
+
+fn ensure_bounded(name: &str, found: &[RunTarget]) -> Result<(), String> {
+    if found.len() > MAX_READINGS {
+        return Err(format!("too many options of `{name}` that are not known"));
+    }
+    Ok(())
 }
 
 /// Whether a call without a program runs none, such as `sudo -l`.
@@ -279,6 +291,8 @@ enum WordRole {
     AttachedCommand(String),
     /// An unknown option.
     Unknown,
+    /// The shell fills it in when the command runs: it may become an option or not.
+    Undetermined,
     /// Not an option; `ends` marks the `--` that ends them.
     None { ends: bool },
 }
@@ -287,6 +301,7 @@ fn option(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRole,
     let Some(text) = word.literal() else {
         return match word.may_be_several {
             true => Err(format!("the program that `{name}` runs is not part of the text")),
+            false if word.may_be_option() => Ok(WordRole::Undetermined),
             false => Ok(WordRole::None { ends: false }),
         };
     };
