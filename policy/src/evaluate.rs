@@ -16,7 +16,7 @@ pub struct CallRequest<'a> {
     /// The subjects of its arguments, by their roles. An omitted argument has no subject.
     pub subjects: &'a [RequestedSubject],
     /// The run that it belongs to, with what that has read.
-    pub run: &'a RunFacts,
+    pub run: &'a RunFacts<'a>,
 }
 
 /// The subject that one argument names.

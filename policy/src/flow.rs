@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
+    sync::Arc,
 };
 
 use portcullis_types::Access;
@@ -102,13 +103,14 @@ pub(crate) struct FlowRule {
 
 /// The run of a call, with what its calls have read so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RunFacts {
+pub struct RunFacts<'a> {
     /// The agent's name.
-    pub agent: String,
+    pub agent: &'a str,
     /// The run's id.
-    pub run: String,
-    /// The run's labels, each with the id of the call that brought it.
-    pub labels: BTreeMap<FlowLabel, String>,
+    pub run: &'a str,
+    /// The run's labels, each with the id of the call that brought it. Shared, since every call of a run is judged
+    /// by them.
+    pub labels: Arc<BTreeMap<FlowLabel, String>>,
 }
 
 /// The flow rule that a call meets. A rule that denies goes before one that asks.
@@ -125,7 +127,7 @@ pub struct MetFlowRule {
 }
 
 /// The strictest of the rules that a call of this run meets with this grant.
-pub(crate) fn met(rules: &BTreeSet<FlowRule>, grant: &Grant, run: &RunFacts) -> Option<MetFlowRule> {
+pub(crate) fn met(rules: &BTreeSet<FlowRule>, grant: &Grant, run: &RunFacts<'_>) -> Option<MetFlowRule> {
     let met = rules.iter().filter_map(|rule| {
         let label = rule.after.iter().find(|label| run.labels.contains_key(*label))?;
         let sink = rule.then.iter().find(|sink| sink.is_in(grant))?;

@@ -1,5 +1,7 @@
 //! Flow rules: labels, sinks, and the strictest of several.
 
+use std::collections::BTreeMap;
+
 use portcullis_policy::{
     Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, MountName, RunFacts, WorkspaceSecurityPolicy,
 };
@@ -17,7 +19,8 @@ fn write_after(policy: &WorkspaceSecurityPolicy, labels: &[&str]) -> Result<Gran
         "vault" => (FlowLabel::Vault, "c1".to_owned()),
         name => (FlowLabel::of_mount(&MountName::parse(name).expect("a name")), "c2".to_owned()),
     };
-    let run = RunFacts { agent: "a".into(), run: "r".into(), labels: labels.iter().map(label).collect() };
+    let labels = labels.iter().map(label).collect::<BTreeMap<_, _>>();
+    let run = RunFacts { agent: "a", run: "r", labels: labels.into() };
     let tool = tool("t", SafetyTier::SideEffecting);
     policy.authorize(&CallRequest { tool: &tool, subjects: &[], run: &run })
 }
@@ -38,7 +41,10 @@ fn a_call_is_asked_about_after_what_a_rule_names() {
 #[test]
 fn a_call_without_the_sink_meets_no_rule() {
     let policy = load(&format!("{BASE}{DENIES}"));
-    let run = RunFacts { labels: [(FlowLabel::Vault, "c1".to_owned())].into(), ..RunFacts::default() };
+    let run = RunFacts {
+        labels: BTreeMap::from([(FlowLabel::Vault, "c1".to_owned())]).into(),
+        ..RunFacts::default()
+    };
     let tool = tool("t", SafetyTier::ReadOnly);
     let grant = policy.authorize(&CallRequest { tool: &tool, subjects: &[], run: &run }).expect("granted");
     assert_eq!(grant.flow, None);

@@ -1,7 +1,10 @@
 //! Step 4: the call's grant. The policy decides on names, and the mounts' directory handles on where those
 //! names lead. Then, with the grant known, the approver is asked if needed.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
 
 use portcullis_policy::{
     Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, RequestedSubject, RunFacts,
@@ -141,7 +144,7 @@ async fn grants(
             judge(step, &subjects, &run, policy, places).map_err(|denial| refuse_flow(*denial, pending))?;
         // A later step is judged as if this one had read all that it may: the approver is asked once, before.
         for label in labels_of(&grant) {
-            run.labels.entry(label).or_insert_with(|| checked.call.id.clone());
+            Arc::make_mut(&mut run.labels).entry(label).or_insert_with(|| checked.call.id.clone());
         }
         steps.push(StepGrant { step: step.facts().name.to_string(), grant });
     }
@@ -183,7 +186,7 @@ fn rule_of(grant: &Grant) -> String {
 fn judge(
     tool: &RegisteredTool,
     subjects: &[RequestedSubject],
-    run: &RunFacts,
+    run: &RunFacts<'_>,
     policy: &WorkspaceSecurityPolicy,
     places: Places<'_>,
 ) -> Result<Grant, Box<Denial>> {
