@@ -1,10 +1,14 @@
-//! Builds the core tools for WASI, and passes the paths of their modules to the crate.
+//! Builds the core tools for WASI, and passes the paths of their modules and of their digests to the crate.
 //!
 //! `PORTCULLIS_GUESTS_DIR` names a folder with prebuilt guests instead, for packagers.
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use portcullis_guest_build as nested;
+use sha2::{Digest as _, Sha256};
 
 /// The modules that are embedded, and the variables that name them.
 const MODULES: [(&str, &str); 4] = [
@@ -26,6 +30,7 @@ fn main() {
         if !module.is_file() {
             nested::fail(&format!("there is no guest module at `{}`", module.display()));
         }
+        write_digest(name, variable, &module);
         if prebuilt.is_some() {
             println!("cargo::rerun-if-changed={}", module.display());
             println!("cargo::rustc-env={variable}={}", module.display());
@@ -40,4 +45,14 @@ fn main() {
         }
         println!("cargo::rustc-env={variable}={}", own.display());
     }
+}
+
+/// Takes the module's SHA-256 now, so that no start of the program has to.
+fn write_digest(name: &str, variable: &str, module: &Path) {
+    let path = PathBuf::from(nested::required("OUT_DIR")).join(format!("{name}.sha256"));
+    let written = fs::read(module).and_then(|wasm| fs::write(&path, Sha256::digest(wasm)));
+    if let Err(error) = written {
+        nested::fail(&format!("cannot take the digest of `{}`: {error}", module.display()));
+    }
+    println!("cargo::rustc-env={variable}_DIGEST={}", path.display());
 }

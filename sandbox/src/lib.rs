@@ -43,7 +43,7 @@ pub use compiler_child::{compile_from_stdin, is_compiler};
 pub use control::CallResource;
 pub use fault::{GuestFault, WasmError};
 pub use guest::GuestReport;
-pub use module::{GuestModule, MAX_MODULE_BYTES, ModuleDigest};
+pub use module::{EmbeddedModule, GuestModule, MAX_MODULE_BYTES, ModuleDigest};
 pub use runner::{GuestJob, HostWasmToolRunner, Listener, RunnerConfig, StreamFrame};
 pub use transfer::{Transfer, TransferEnd};
 pub use verdict::Violation;

@@ -37,12 +37,25 @@ impl fmt::Display for ModuleDigest {
     }
 }
 
+/// A module that this program carries.
+#[derive(Debug)]
+pub struct EmbeddedModule {
+    /// A short name, for listings and faults.
+    pub name: &'static str,
+    /// Its bytes.
+    pub wasm: &'static [u8],
+    /// Their digest.
+    pub digest: ModuleDigest,
+    /// Its answer to `describe`, as JSON.
+    pub declarations: &'static str,
+}
+
 /// A module that can be called. Its code is loaded on first use, since most processes call few of the modules
 /// that they know.
 pub struct GuestModule {
     digest: ModuleDigest,
-    /// The module's bytes, if this program carries them.
-    embedded: Option<&'static [u8]>,
+    /// The module as this program carries it, if it does.
+    embedded: Option<&'static EmbeddedModule>,
     linked: OnceLock<LinkedModule>,
     /// Held while the code is loaded, so that it is loaded only once.
     loading: Mutex<()>,
@@ -56,8 +69,13 @@ impl GuestModule {
     }
 
     /// A module that this program carries.
-    pub(super) fn embedded(wasm: &'static [u8]) -> Self {
-        Self { embedded: Some(wasm), ..Self::cached(ModuleDigest::of(wasm)) }
+    pub(super) fn of_embedded(module: &'static EmbeddedModule) -> Self {
+        Self { embedded: Some(module), ..Self::cached(module.digest) }
+    }
+
+    /// The module as this program carries it, if it does.
+    pub(super) fn embedded(&self) -> Option<&'static EmbeddedModule> {
+        self.embedded
     }
 
     /// A module whose code is in the cache.
@@ -96,7 +114,7 @@ impl GuestModule {
         if let Some(linked) = self.linked.get() {
             return Ok(linked);
         }
-        let code = load(self.embedded)?;
+        let code = load(self.embedded.map(|module| module.wasm))?;
         // The initial memory image is mapped from a memfd, which a confined worker could not create.
         code.initialize_copy_on_write_image().map_err(|source| WasmError::Compile { source })?;
         let linked = linker

@@ -18,7 +18,7 @@ use wasmtime::{Engine, Linker, Module};
 
 use super::control::CallResource;
 use super::{
-    GuestModule, GuestReport, ModuleDigest, TransferEnd, WasmError,
+    EmbeddedModule, GuestModule, GuestReport, ModuleDigest, TransferEnd, WasmError,
     cache::ModuleCache,
     compiler::{CompileLimits, Compiler},
     control::CallControl,
@@ -173,8 +173,8 @@ impl HostWasmToolRunner {
 
     /// A module that this program carries. It is compiled, or its code loaded, on its first call.
     #[must_use]
-    pub fn embedded(wasm: &'static [u8]) -> Arc<GuestModule> {
-        Arc::new(GuestModule::embedded(wasm))
+    pub fn embedded(module: &'static EmbeddedModule) -> Arc<GuestModule> {
+        Arc::new(GuestModule::of_embedded(module))
     }
 
     /// Loads a trusted module, from the cache if possible.
@@ -226,7 +226,8 @@ impl HostWasmToolRunner {
         }
     }
 
-    /// Asks a module which tools it has. It runs without mounts, with 64 MiB and 5 seconds.
+    /// Asks a module which tools it has. It runs without mounts, with 64 MiB and 5 seconds. An embedded module is not
+    /// run: its answer is carried beside it.
     ///
     /// # Errors
     /// [`WasmError::Describe`] if its answer cannot be used, else the reason why it could not run.
@@ -234,6 +235,9 @@ impl HostWasmToolRunner {
     /// # Cancellation
     /// Dropping the future stops the guest.
     pub async fn describe(&self, module: &Arc<GuestModule>) -> Result<Declarations, WasmError> {
+        if let Some(embedded) = module.embedded() {
+            return declarations::check(embedded.declarations);
+        }
         if let Some(text) = self.cache.declarations(module.digest()) {
             return declarations::check(&text);
         }

@@ -19,6 +19,7 @@ use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 
 use crate::{
     builder::RegistryBuilder,
+    embedded,
     error::BootstrapError,
     modules::{ModuleError, ModuleOrigin, ModulesFolder, modules_path, read_file},
     registry::ToolRegistry,
@@ -29,18 +30,6 @@ use crate::{
     state,
     web::GateTerms,
 };
-
-/// The modules of the core tools, compiled from `guest-tools/` by this crate's build script.
-static CORE_MODULES: [(&str, &[u8]); 2] = [
-    ("core", include_bytes!(concat!(env!("PORTCULLIS_CORE_TOOLS"), ""))),
-    ("search", include_bytes!(concat!(env!("PORTCULLIS_SEARCH_TOOLS"), ""))),
-];
-
-/// The module with the steps of `vault_copyto`.
-static VAULT_STEPS: &[u8] = include_bytes!(concat!(env!("PORTCULLIS_VAULT_TOOLS"), ""));
-
-/// The module with the step of `web_fetch` that reads what was fetched.
-static WEB_STEPS: &[u8] = include_bytes!(concat!(env!("PORTCULLIS_WEB_TOOLS"), ""));
 
 /// The overlay in a workspace, which may only restrict the operator's policy.
 pub const OVERLAY_FILE: &str = "portcullis.toml";
@@ -160,11 +149,12 @@ async fn build_from(
         .default_tools()
         .shell(shell_place(envelope))
         .workspace(&envelope.workspace, private.operators());
-    for (name, wasm) in CORE_MODULES {
-        builder.add_embedded(name, wasm).await?;
+    for module in [&embedded::CORE, &embedded::SEARCH] {
+        builder.add_embedded(module).await?;
     }
-    builder.add_steps("vault", VAULT_STEPS).await?;
-    builder.add_steps("web", WEB_STEPS).await?;
+    for steps in [&embedded::VAULT_STEPS, &embedded::WEB_STEPS] {
+        builder.add_steps(steps).await?;
+    }
     for path in &envelope.modules {
         add_named(&mut builder, path).await?;
     }

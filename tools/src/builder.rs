@@ -22,7 +22,7 @@ use crate::{
     pipeline::Host,
     rates::Rates,
     registry::{BuildFindings, ToolRegistry},
-    sandbox::{HostWasmToolRunner, WasmError, mounts::MountTable},
+    sandbox::{EmbeddedModule, HostWasmToolRunner, WasmError, mounts::MountTable},
     shell::{ShellBackend, ShellPlace, SidecarTerms},
     slots::CallSlots,
     state,
@@ -202,17 +202,17 @@ impl RegistryBuilder {
     }
 
     /// Adds the tools of a module that this program carries.
-    pub(crate) async fn add_embedded(&mut self, name: &str, wasm: &'static [u8]) -> Result<(), WasmError> {
+    pub(crate) async fn add_embedded(&mut self, module: &'static EmbeddedModule) -> Result<(), WasmError> {
         let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
-        let module = HostWasmToolRunner::embedded(wasm);
-        let declarations = runner.describe(&module).await?;
-        self.modules.push((name.to_owned(), module, declarations));
+        let guest = HostWasmToolRunner::embedded(module);
+        let declarations = runner.describe(&guest).await?;
+        self.modules.push((module.name.to_owned(), guest, declarations));
         Ok(())
     }
 
     /// Adds an embedded module whose tools are the steps of an operation.
-    pub(crate) async fn add_steps(&mut self, name: &str, wasm: &'static [u8]) -> Result<(), WasmError> {
-        self.add_embedded(name, wasm).await?;
+    pub(crate) async fn add_steps(&mut self, steps: &'static EmbeddedModule) -> Result<(), WasmError> {
+        self.add_embedded(steps).await?;
         self.steps.extend(self.modules.pop());
         Ok(())
     }

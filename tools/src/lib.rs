@@ -26,6 +26,7 @@ mod bootstrap;
 mod builder;
 mod call;
 mod digest;
+mod embedded;
 mod error;
 mod executor;
 mod hint;

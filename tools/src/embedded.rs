@@ -1,0 +1,79 @@
+//! The modules that this program carries, with their digests and declarations.
+//!
+//! The digest is taken when the program is built, and the declarations are files beside this one. So a start neither
+//! hashes a module nor compiles one to ask for its tools: that waits for the first call. A test holds the files against
+//! the modules; `UPDATE_GOLDEN=1 cargo test -p portcullis-tools embedded` rewrites them.
+
+use crate::sandbox::{EmbeddedModule, ModuleDigest};
+
+/// A module, compiled from `guest-tools/` by this crate's build script.
+macro_rules! embedded {
+    ($name:literal, $path:literal, $digest:literal) => {
+        EmbeddedModule {
+            name: $name,
+            wasm: include_bytes!(env!($path)),
+            digest: ModuleDigest(*include_bytes!(env!($digest))),
+            declarations: include_str!(concat!("embedded/", $name, ".json")),
+        }
+    };
+}
+
+/// The core tools.
+pub(crate) static CORE: EmbeddedModule =
+    embedded!("core", "PORTCULLIS_CORE_TOOLS", "PORTCULLIS_CORE_TOOLS_DIGEST");
+
+/// The core tools that search.
+pub(crate) static SEARCH: EmbeddedModule =
+    embedded!("search", "PORTCULLIS_SEARCH_TOOLS", "PORTCULLIS_SEARCH_TOOLS_DIGEST");
+
+/// The steps of `vault_copyto`.
+pub(crate) static VAULT_STEPS: EmbeddedModule =
+    embedded!("vault", "PORTCULLIS_VAULT_TOOLS", "PORTCULLIS_VAULT_TOOLS_DIGEST");
+
+/// The step of `web_fetch` that reads what was fetched.
+pub(crate) static WEB_STEPS: EmbeddedModule =
+    embedded!("web", "PORTCULLIS_WEB_TOOLS", "PORTCULLIS_WEB_TOOLS_DIGEST");
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path, sync::Arc};
+
+    use portcullis_confine::Requirement;
+    use portcullis_policy::ProtectedPaths;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::sandbox::{CompileLimits, HostWasmToolRunner, RunnerConfig, mounts::MountTable};
+
+    #[tokio::test]
+    async fn the_files_say_what_the_modules_say() {
+        let state = tempfile::tempdir().expect("a folder");
+        let runner = HostWasmToolRunner::new(RunnerConfig {
+            state: state.path().to_owned(),
+            mounts: Arc::new(MountTable::default()),
+            protected: Arc::new(ProtectedPaths::parse([]).expect("no pattern")),
+            landlock: Requirement::Waived,
+            seccomp: Requirement::Waived,
+            concurrency: 1,
+            compiler: None,
+            compile_limits: CompileLimits::default(),
+        })
+        .expect("a runner");
+        for module in [&CORE, &SEARCH, &VAULT_STEPS, &WEB_STEPS] {
+            assert_eq!(module.digest, ModuleDigest::of(module.wasm), "{}", module.name);
+            // Loaded as any trusted module, so that the module itself is asked.
+            let loaded = runner.load(module.wasm).expect("loads");
+            let declarations = runner.describe(&loaded).await.expect("describes itself");
+            let said = serde_json::to_value(&declarations).expect("JSON");
+            let name = module.name;
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/embedded/{name}.json"));
+                let text = serde_json::to_string_pretty(&said).expect("JSON");
+                fs::write(path, text + "\n").expect("writable");
+                continue;
+            }
+            let written: Value = serde_json::from_str(module.declarations).expect("JSON");
+            assert_eq!(written, said, "{name}: `UPDATE_GOLDEN=1` rewrites the file");
+        }
+    }
+}
