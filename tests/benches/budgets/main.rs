@@ -13,6 +13,7 @@ mod list;
 mod mcp;
 mod memory;
 mod modules;
+mod network;
 mod process;
 mod read;
 mod report;
@@ -70,6 +71,9 @@ fn main() -> ExitCode {
     }
     if runs("mcp") {
         mcp::calls(&world, &files, &mut report);
+    }
+    if runs("network") {
+        runtime.block_on(network::network(&mut report));
     }
     if runs("arguments") {
         arguments::decoding(&mut report);
