@@ -1,4 +1,4 @@
-//! Builds the hostile guests and generates a macro over their names, so that a guest without a test does not
+//! Builds the hostile guests and the example `weather`, and generates a macro over their names, so that a guest without a test does not
 //! compile.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
@@ -20,13 +20,16 @@ fn main() {
         .collect();
     names.sort();
     let mut code = String::from(
-        "/// The bytes of a hostile guest's module.\n///\n/// # Panics\n/// When there is none of the name.\n#[must_use]\npub fn guest(name: &str) -> &'static [u8] {\n    match name {\n",
+        "/// The bytes of a hostile guest's module, or of the example `weather`.\n///\n/// # Panics\n/// When there is none of the name.\n#[must_use]\npub fn guest(name: &str) -> &'static [u8] {\n    match name {\n",
     );
     for name in &names {
         let module = folder.join(format!("{PREFIX}{name}.wasm"));
         nested::rerun_if_sources_change(&module);
         writeln!(code, "        {name:?} => include_bytes!({module:?}),").unwrap_or_default();
     }
+    let weather = folder.join("weather.wasm");
+    nested::rerun_if_sources_change(&weather);
+    writeln!(code, "        \"weather\" => include_bytes!({weather:?}),").unwrap_or_default();
     code.push_str("        other => panic!(\"there is no hostile guest `{other}`\"),\n    }\n}\n\n");
     code.push_str("/// Calls a macro with the name of each hostile guest.\n#[macro_export]\nmacro_rules! foreach_hostile_guest {\n    ($call:ident) => {\n");
     for name in &names {

@@ -64,6 +64,6 @@ pub use roots::{SystemRoots, TrustedRoots};
 pub use thread::{Egress, EgressSettings};
 
 pub use decode::ContentCoding;
-pub use http::{HeaderMap, HeaderValue, Method, StatusCode};
+pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 pub use tokio_util::sync::CancellationToken;
 pub use url::Url;

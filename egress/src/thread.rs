@@ -228,7 +228,7 @@ async fn run(client: &Client, job: Job) {
 
 /// Requests that wait for a thread. More are refused: callers have limits of their own, and a queue without a
 /// bound would hold bodies without a bound.
-const QUEUE: usize = 64;
+const QUEUE: usize = 128;
 
 /// Requests that a thread works on at a time. Each may hold a body of the limit's size.
 const IN_FLIGHT: usize = 64;

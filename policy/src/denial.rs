@@ -64,6 +64,8 @@ portcullis_types::words! {
         EgressNotGranted = "egress_not_granted",
         /// The text is no URL that is fetched.
         UrlRefused = "url_refused",
+        /// The tool does not declare the URL's scheme, host and port. Raised where requests are made.
+        HostNotDeclared = "host_not_declared",
         /// No rule of the profile covers the URL's scheme, host and port.
         HostNotGranted = "host_not_granted",
         /// The profile does not have the request's method.
@@ -123,6 +125,9 @@ impl Denial {
             }
             DenialCode::EgressNotGranted => format!("reaching `{subject}` is not granted"),
             DenialCode::UrlRefused => format!("`{subject}` is not a URL that can be fetched"),
+            DenialCode::HostNotDeclared => {
+                format!("`{subject}` is not among the hosts that this tool declares")
+            }
             DenialCode::HostNotGranted => format!("`{subject}` is not among the hosts of this tool"),
             DenialCode::MethodNotGranted => format!("the method of `{subject}` is not granted"),
             DenialCode::AddressNotPublic => format!("`{subject}` does not lead to a public address"),

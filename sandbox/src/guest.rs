@@ -20,6 +20,7 @@ use super::{
     GuestFault, Violation, WasmError,
     control::{CallControl, CallStop},
     fs::{GuestFs, Preopen},
+    http::GuestHttp,
     limiter::{LimitRefusal, Limiter},
     stdio::{Stderr, Stdout},
     transfer_reader::TransferReader,
@@ -35,6 +36,7 @@ pub(super) struct GuestState {
     pub(super) inlet: Option<TransferReader>,
     pub(super) stdout: Stdout,
     pub(super) stderr: Stderr,
+    pub(super) http: GuestHttp,
     pub(super) limiter: Limiter,
     pub(super) control: Arc<CallControl>,
     /// Zero of the guest's monotonic clock.
@@ -148,6 +150,7 @@ fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
         inlet,
         stdout: job.stdout(),
         stderr: Stderr::default(),
+        http: GuestHttp::new(job.http.take()),
         limiter: Limiter::new(job.memory_bytes),
         control: Arc::clone(&job.control),
         started: Instant::now(),

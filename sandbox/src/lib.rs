@@ -3,7 +3,8 @@
 //! In reading order: `runner` is the entry point, `pool` finds a thread, `worker` is that thread, and `guest`
 //! runs one call on it. `preview1` intercepts the stock WASI functions and asks `fs`, `readdir` and `poll`.
 //! `streams` serves the standard streams, and `stdio` reads the guest's frames. `transfer` and
-//! `transfer_reader` pass bytes from one guest to another. `fault` defines the errors. `compiler` and
+//! `transfer_reader` pass bytes from one guest to another. `http` passes requests of guests on. `fault`
+//! defines the errors. `compiler` and
 //! `compiler_child` are the two sides of compiling foreign modules. `mounts` opens the folders that calls may
 //! be granted, `links` finds files that have names elsewhere, and `repository` tells which files belong to a
 //! Git repository.
@@ -18,6 +19,7 @@ mod engine;
 mod fault;
 mod fs;
 mod guest;
+mod http;
 mod limiter;
 pub mod links;
 mod memory;
@@ -43,6 +45,7 @@ pub use compiler_child::{compile_from_stdin, is_compiler};
 pub use control::CallResource;
 pub use fault::{GuestFault, WasmError};
 pub use guest::GuestReport;
+pub use http::{HttpAsk, HttpPort, HttpReply};
 pub use module::{EmbeddedModule, GuestModule, MAX_MODULE_BYTES, ModuleDigest};
 pub use runner::{GuestJob, HostWasmToolRunner, Listener, RunnerConfig, StreamFrame};
 pub use transfer::{Transfer, TransferEnd};

@@ -415,7 +415,9 @@ fn read_directory(
 }
 
 /// The guest's memory, the call's state, and the limit of bytes that host functions may copy.
-fn parts<'a>(caller: &'a mut Caller<'_, GuestState>) -> Result<(&'a mut [u8], &'a mut GuestState, usize)> {
+pub(super) fn parts<'a>(
+    caller: &'a mut Caller<'_, GuestState>,
+) -> Result<(&'a mut [u8], &'a mut GuestState, usize)> {
     let fuel = wasmtime::AsContextMut::as_context_mut(caller).hostcall_fuel();
     let memory = match caller.data().memory {
         Some(memory) => memory,

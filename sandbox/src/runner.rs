@@ -12,19 +12,20 @@ use std::{
 
 use portcullis_confine::{Canary, Layer, Posture, Requirement, ThreadConfinement, interrupt};
 use portcullis_policy::{GrantedMount, ProtectedPaths};
-use portcullis_types::{CancellationToken, Declarations, FinalFrame, ToolOutput};
+use portcullis_types::{CancellationToken, Declarations, FinalFrame, HTTP_IMPORT, ToolOutput};
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::{Engine, Linker, Module};
 
 use super::control::CallResource;
 use super::{
-    EmbeddedModule, GuestModule, GuestReport, ModuleDigest, TransferEnd, WasmError,
+    EmbeddedModule, GuestModule, GuestReport, HttpPort, ModuleDigest, TransferEnd, WasmError,
     cache::ModuleCache,
     compiler::{CompileLimits, Compiler},
     control::CallControl,
     declarations, engine,
     fs::Preopen,
     guest::{GuestPreopens, GuestState},
+    http,
     module::{self, LinkedModule},
     pool::{MAX_STUCK, Pool},
     preview1,
@@ -144,6 +145,8 @@ pub struct GuestJob {
     pub is_watched: bool,
     /// The call's end of a transfer, if it takes part in one.
     pub transfer: Option<TransferEnd>,
+    /// The call's end of the channel for requests, if its tool declares hosts. Without it, requests are refused.
+    pub http: Option<HttpPort>,
 }
 
 impl HostWasmToolRunner {
@@ -159,7 +162,9 @@ impl HostWasmToolRunner {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         let engine = engine::build(slots)?;
         let mut linker = Linker::new(&engine);
-        preview1::add_to_linker(&mut linker).map_err(|source| WasmError::Link { source })?;
+        for add in [preview1::add_to_linker, http::add_to_linker] {
+            add(&mut linker).map_err(|source| WasmError::Link { source })?;
+        }
         let cache = ModuleCache::open(&config.state, &engine)?;
         let ticker =
             Ticker::start(engine.clone()).map_err(|source| WasmError::Thread { what: "ticker", source })?;
@@ -248,6 +253,7 @@ impl HostWasmToolRunner {
             Ok(FinalFrame::Ok(output)) => {
                 let text = output.joined_text();
                 let declarations = declarations::check(&text)?;
+                ensure_declared(&self.ready(module)?, &declarations)?;
                 self.cache.keep_declarations(module.digest(), &text);
                 Ok(declarations)
             }
@@ -282,6 +288,7 @@ impl HostWasmToolRunner {
             held: None,
             is_watched: false,
             transfer: None,
+            http: None,
         };
         self.run_verb(Verb::Describe, job, |_| {}).await
     }
@@ -330,6 +337,7 @@ impl HostWasmToolRunner {
                 .is_watched
                 .then(|| Listener { sender: sender.clone(), dropped: Arc::clone(&dropped) }),
             transfer: job.transfer,
+            http: job.http,
             ticking: self.ticker.watch(Arc::clone(&control)),
             reply,
         })?;
@@ -454,6 +462,20 @@ async fn await_report(
             }
         }
     }
+}
+
+/// Refuses a module that imports the functions for requests and declares no host: it could not use them, and an
+/// approval of it would not show that it wants to.
+fn ensure_declared(module: &LinkedModule, declarations: &Declarations) -> Result<(), WasmError> {
+    let declares = declarations.tools.iter().any(|tool| !tool.hosts.is_empty());
+    if module.0.module().imports().any(|import| import.module() == HTTP_IMPORT) && !declares {
+        return Err(WasmError::Describe {
+            reason: format!(
+                "it imports `{HTTP_IMPORT}` and declares no host; write `hosts = [\"https://…\"]` in `#[tool]`"
+            ),
+        });
+    }
+    Ok(())
 }
 
 /// A short label of a mount set, such as `shared:w,tmp:w`.

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use wasmtime::Engine;
 
 use super::{
-    ChunkSink, GuestReport, Listener, TransferEnd, WasmError,
+    ChunkSink, GuestReport, HttpPort, Listener, TransferEnd, WasmError,
     control::CallControl,
     fs::Preopen,
     guest::{self, GuestPreopens},
@@ -55,6 +55,8 @@ pub(super) struct WorkerJob {
     pub(super) listener: Option<Listener>,
     /// The call's end of a transfer, if it takes part in one.
     pub(super) transfer: Option<TransferEnd>,
+    /// The call's end of the channel for requests, if it may make any.
+    pub(super) http: Option<HttpPort>,
     pub(super) ticking: TickerGuard,
     pub(super) reply: oneshot::Sender<Result<GuestReport, WasmError>>,
 }

@@ -23,11 +23,11 @@
 //! ```
 //!
 //! The same function serves a native registry (`greet_tool()`) and a sandboxed module ([`export_tools!`]).
-//! [`macro@tool`] documents the attribute in full, [`fs`] how a tool opens the files that it was granted, and
-//! [`testing`] how to test it without a sandbox.
+//! [`macro@tool`] documents the attribute in full, [`fs`] how a tool opens the files that it was granted, [`http`] how it
+//! makes requests, and [`testing`] how to test it without a sandbox.
 //!
 //! This crate grants nothing. A tool declares its wishes; the operator's policy decides.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 // The macros refer to this crate by its external name, and so do its own tests and examples.
 extern crate self as portcullis_sdk;
@@ -37,6 +37,7 @@ mod declared;
 mod decode;
 pub mod fs;
 pub mod guest;
+pub mod http;
 mod output;
 mod param;
 #[doc(hidden)]
@@ -62,9 +63,9 @@ pub use declared::{DeclaredTool, ToolFuture};
 pub use output::{DescribedData, IntoToolOutput, Json, ToolFailure};
 pub use param::ToolParam;
 pub use portcullis_types::{
-    Access, ArgumentRole, CancellationToken, Content, FunctionDecl, GuestPath, JsonSchema, JsonSchemaType,
-    MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES, RoleKind, SafetyTier, SchemaProfile, Tool, ToolArgs, ToolContext,
-    ToolDeclaration, ToolError, ToolErrorKind, ToolMeta, ToolOutput, ToolPolicy, async_trait,
+    Access, ArgumentRole, CancellationToken, Content, FunctionDecl, GuestPath, HttpRequestHead, JsonSchema,
+    JsonSchemaType, MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES, RoleKind, SafetyTier, SchemaProfile, Tool, ToolArgs,
+    ToolContext, ToolDeclaration, ToolError, ToolErrorKind, ToolMeta, ToolOutput, ToolPolicy, async_trait,
 };
 pub use schema::{Definitions, ParamKind};
 pub use spec::{DefaultValue, Hints, LiteralValue, ParamSpec, Presence, ToolSpec, UnknownKeys};

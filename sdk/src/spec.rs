@@ -26,6 +26,8 @@ pub struct ToolSpec {
     pub policy: ToolPolicy,
     /// The profile that the author suggests.
     pub profile: Option<&'static str>,
+    /// The hosts that the tool wants to reach, as `https://api.example.com`.
+    pub hosts: &'static [&'static str],
     /// The treatment of unknown arguments.
     pub unknown_keys: UnknownKeys,
     /// The parameters, in order of declaration.
@@ -135,6 +137,7 @@ impl ToolSpec {
         timeout_ms: None,
         policy: ToolPolicy::Auto,
         profile: None,
+        hosts: &[],
         unknown_keys: UnknownKeys::Ignore,
         params: &[],
         output_schema: || None,
@@ -165,7 +168,7 @@ impl ToolSpec {
             timeout_ms: self.timeout_ms,
             roles: self.roles(),
             profile: self.profile.map(str::to_owned),
-            hosts: Vec::new(),
+            hosts: self.hosts.iter().map(|host| (*host).to_owned()).collect(),
             meta: self.meta(),
         }
     }

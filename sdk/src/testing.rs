@@ -53,6 +53,8 @@ use portcullis_types::{ToolContext, ToolError, ToolOutput};
 
 use crate::DeclaredTool;
 
+pub use crate::http::stand_in::{HttpStandIn, with_http};
+
 mod case;
 mod lent;
 mod sandbox;

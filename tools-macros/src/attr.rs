@@ -27,6 +27,7 @@ pub(crate) struct ToolKeys {
     pub(crate) local: Option<Path>,
     pub(crate) output_cap: Option<LitStr>,
     pub(crate) aliases: Option<Vec<LitStr>>,
+    pub(crate) hosts: Option<Vec<LitStr>>,
     /// The path of the facade, if the author gives one.
     pub(crate) facade: Option<LitStr>,
 }
@@ -62,7 +63,7 @@ impl ToTokens for DefaultKey {
 }
 
 impl ToolKeys {
-    const KNOWN: [&str; 13] = [
+    const KNOWN: [&str; 14] = [
         "name",
         "label",
         "tier",
@@ -75,6 +76,7 @@ impl ToolKeys {
         "local",
         "output_cap",
         "aliases",
+        "hosts",
         "crate",
     ];
 
@@ -94,6 +96,7 @@ impl ToolKeys {
                 "local" => set(&mut keys.local, &meta, flag, errors),
                 "output_cap" => set(&mut keys.output_cap, &meta, string, errors),
                 "aliases" => set(&mut keys.aliases, &meta, strings, errors),
+                "hosts" => set(&mut keys.hosts, &meta, array, errors),
                 "crate" => set(&mut keys.facade, &meta, string, errors),
                 other => unknown("#[tool]", other, &meta, &Self::KNOWN, errors),
             }
@@ -224,6 +227,22 @@ fn strings(meta: &Meta) -> syn::Result<Vec<LitStr>> {
         Ok(values) if !values.is_empty() => Ok(values.into_iter().collect()),
         _ => Err(hint()),
     }
+}
+
+/// An array of strings, as `key = ["…"]`.
+fn array(meta: &Meta) -> syn::Result<Vec<LitStr>> {
+    let given = &value(meta, "[\"…\"]")?.value;
+    let hint = || {
+        let text = format!("`{0}` takes strings: write `{0} = [\"…\"]`, with at least one", key(meta));
+        syn::Error::new_spanned(given, text)
+    };
+    let Expr::Array(array) = given else { return Err(hint()) };
+    let strings = array.elems.iter().map(|element| match element {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(text.clone()),
+        _ => Err(hint()),
+    });
+    let strings = strings.collect::<syn::Result<Vec<_>>>()?;
+    if strings.is_empty() { Err(hint()) } else { Ok(strings) }
 }
 
 #[cfg(test)]

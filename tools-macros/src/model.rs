@@ -16,6 +16,7 @@ pub(crate) struct Model {
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) requires_approval: bool,
     pub(crate) profile: Option<String>,
+    pub(crate) hosts: Vec<String>,
     pub(crate) deny_unknown: bool,
     /// Whether the function's future stays on the thread that made it.
     pub(crate) local: bool,

@@ -25,6 +25,7 @@ pub(crate) fn spec(
     let timeout_ms = option(model.timeout_ms);
     let policy = if model.requires_approval { quote!(RequiresApproval) } else { quote!(Auto) };
     let profile = option(model.profile.as_ref());
+    let hosts = &model.hosts;
     let unknown_keys = if model.deny_unknown { quote!(Refuse) } else { quote!(Ignore) };
     let params = model.arguments().enumerate().map(|(index, argument)| param(facade, names, index, argument));
     let output_schema = output_schema(facade, output);
@@ -38,6 +39,7 @@ pub(crate) fn spec(
             timeout_ms: #timeout_ms,
             policy: #facade::ToolPolicy::#policy,
             profile: #profile,
+            hosts: &[#(#hosts),*],
             unknown_keys: #facade::UnknownKeys::#unknown_keys,
             params: &[#(#params),*],
             output_schema: #output_schema,

@@ -36,6 +36,7 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
     let label = keys.label.as_ref().and_then(|label| self::label(label, errors));
     let tier = keys.tier.as_ref().and_then(|tier| choice("tier", tier, &TIERS, errors));
     let timeout_ms = keys.timeout.as_ref().and_then(|timeout| self::timeout(timeout, errors));
+    let hosts = keys.hosts.iter().flatten().filter_map(|text| host(text, errors)).collect();
     let approval = keys.approval.as_ref().and_then(|word| choice("approval", word, &APPROVALS, errors));
     Some(Model {
         name: name?,
@@ -45,11 +46,30 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
         timeout_ms,
         requires_approval: approval.is_some_and(|word| word == "required"),
         profile: keys.profile.as_ref().map(ToString::to_string),
+        hosts,
         deny_unknown: keys.deny_unknown.is_some(),
         local: keys.local.is_some(),
         hints,
         params,
     })
+}
+
+/// A host as the policy's `hosts` writes it. The host of the module checks it in full when it loads the module.
+fn host(text: &LitStr, errors: &mut Errors) -> Option<String> {
+    let value = text.value();
+    let authority = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
+    match authority {
+        Some(authority) if !authority.is_empty() && !authority.contains(['/', '?', '#', '@', '\\', ' ']) => {
+            Some(value)
+        }
+        _ => {
+            errors.at(
+                text,
+                "a host has a scheme and nothing after the port: write such as `https://api.example.com`",
+            );
+            None
+        }
+    }
 }
 
 const TIERS: [&str; 3] = ["ReadOnly", "SideEffecting", "Privileged"];

@@ -263,7 +263,8 @@ impl RegistryBuilder {
         }
         registration.shipped_modules(self.modules)?;
         let has_steps = !self.steps.is_empty();
-        registration.operations(self.steps, self.gate.map(EgressGate::new))?;
+        let gate = self.gate.map(|terms| Arc::new(EgressGate::new(terms)));
+        registration.operations(self.steps, gate.as_ref())?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
         registration.output_read(&outputs, still_granted(Arc::clone(&known)))?;
@@ -291,6 +292,7 @@ impl RegistryBuilder {
             slots: Arc::new(CallSlots::new(policy.concurrency())),
             rates: Arc::new(Rates::new(policy.calls_per_minute())),
             labels: Arc::default(),
+            gate,
             hooks: Hooks::new(self.hooks),
             steps: None,
             policy,

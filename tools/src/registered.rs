@@ -13,6 +13,7 @@ use crate::{
     registry::RegistryError,
     sandbox::GuestModule,
     shell::{BashTool, ShellBackend},
+    web::DeclaredHosts,
 };
 
 /// A registered tool.
@@ -91,7 +92,9 @@ impl RegisteredTool {
             standing,
         };
         let (module, module_name) = (Arc::clone(module), module_name.to_owned());
-        let backend = GuestTool { module, module_name, declared };
+        let hosts = DeclaredHosts::parse(&declaration.hosts)
+            .map_err(|(text, source)| RegistryError::Hosts { tool: decl.name.clone(), text, source })?;
+        let backend = GuestTool { module, module_name, declared, hosts };
         let ToolDeclaration { label, output_schema, meta, .. } = declaration;
         Self::new(decl, DeclaredExtras { label, output_schema, meta }, facts, backend)
     }

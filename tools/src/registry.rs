@@ -2,7 +2,9 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use portcullis_policy::{Approval, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_policy::{
+    Approval, InvalidHostRule, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy,
+};
 use portcullis_types::{
     InvalidToolName, Tool, ToolCall, ToolError, ToolName, ToolResult, escape_for_display,
 };
@@ -320,6 +322,16 @@ pub enum RegistryError {
         name: ToolName,
         /// The present owner of the name.
         holder: NameHolder,
+    },
+    /// A host of a tool's declaration that is no rule.
+    #[error("tool `{tool}` declares the host `{}`, which is no rule: {source}", escape_for_display(text))]
+    Hosts {
+        /// The tool.
+        tool: String,
+        /// The text.
+        text: String,
+        /// The reason.
+        source: InvalidHostRule,
     },
     /// A name that could be mistaken for another's.
     #[error("tool `{name}` would be taken for `{other}`")]

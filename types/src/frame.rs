@@ -178,6 +178,19 @@ impl From<GuestErrorKind> for ToolErrorKind {
     }
 }
 
+impl From<ToolErrorKind> for GuestErrorKind {
+    /// Kinds that only the host reports become `failed`.
+    fn from(kind: ToolErrorKind) -> Self {
+        match kind {
+            ToolErrorKind::InvalidArguments => Self::InvalidArguments,
+            ToolErrorKind::NotFound => Self::NotFound,
+            ToolErrorKind::Denied => Self::Denied,
+            ToolErrorKind::Unavailable => Self::Unavailable,
+            _ => Self::Failed,
+        }
+    }
+}
+
 impl From<GuestError> for ToolError {
     fn from(error: GuestError) -> Self {
         Self::new(error.kind.into(), error.message)
@@ -188,14 +201,7 @@ impl From<GuestError> for ToolError {
 /// error stays in the guest.
 impl From<&ToolError> for GuestError {
     fn from(error: &ToolError) -> Self {
-        let kind = match error.kind() {
-            ToolErrorKind::InvalidArguments => GuestErrorKind::InvalidArguments,
-            ToolErrorKind::NotFound => GuestErrorKind::NotFound,
-            ToolErrorKind::Denied => GuestErrorKind::Denied,
-            ToolErrorKind::Unavailable => GuestErrorKind::Unavailable,
-            _ => GuestErrorKind::Failed,
-        };
-        Self { kind, message: error.to_string() }
+        Self { kind: error.kind().into(), message: error.to_string() }
     }
 }
 

@@ -27,6 +27,7 @@ mod event;
 mod example;
 mod executor;
 mod frame;
+mod http;
 mod message;
 mod meta;
 mod micros;
@@ -53,6 +54,10 @@ pub use executor::{CallTerms, OfferedTool, ToolExecutor};
 pub use frame::{
     CallFrame, FRAME_VERSION, FinalFrame, GuestError, GuestErrorKind, GuestFrame, InputFrame,
     MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, MAX_TRANSFER_BYTES, OutputFrame,
+};
+pub use http::{
+    HTTP_IMPORT, HttpAnswer, HttpFault, HttpRequestHead, HttpResponseHead, MAX_HTTP_BODY_BYTES,
+    MAX_HTTP_HEAD_BYTES, MAX_HTTP_READ_BYTES,
 };
 pub use message::{Message, MessageRole};
 pub use meta::ToolMeta;

@@ -12,11 +12,13 @@ const CALLS_PER_AGENT: usize = 500;
 /// anything else, in a process with only the registry and the list of files. Another process has compiled the
 /// modules before.
 pub(crate) fn idle(world: &World, report: &mut Report) {
-    let filled = process::command(world, &world.state())
-        .args(["call", "file_search", r#"{"query":"nothing"}"#])
-        .output()
-        .expect("starts");
-    assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));
+    for [tool, arguments] in
+        [["file_search", r#"{"query":"nothing"}"#], ["file_list", r#"{"path":"/shared"}"#]]
+    {
+        let filled = process::command(world, &world.state()).args(["call", tool, arguments]).output();
+        let filled = filled.expect("starts");
+        assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let registry = runtime.block_on(world.registry());
     runtime.block_on(async {

@@ -9,6 +9,7 @@ mod core_tools;
 mod embedding;
 mod files;
 mod flow;
+mod guest_http;
 mod hints;
 mod hostile;
 mod json_schema_suite;

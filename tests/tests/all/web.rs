@@ -1,6 +1,6 @@
 //! `web_fetch` against a local server, through the whole pipeline: policy, confined client, and the guest that reads.
 
-mod server;
+pub(crate) mod server;
 
 use std::{fs, sync::Arc};
 

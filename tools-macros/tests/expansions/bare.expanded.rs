@@ -26,6 +26,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Now {
             timeout_ms: ::core::option::Option::None,
             policy: ::r#gate_sdk::__private::ToolPolicy::Auto,
             profile: ::core::option::Option::None,
+            hosts: &[],
             unknown_keys: ::r#gate_sdk::__private::UnknownKeys::Ignore,
             params: &[],
             output_schema: || ::core::option::Option::None,

@@ -34,6 +34,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
             timeout_ms: ::core::option::Option::Some(10000u64),
             policy: ::r#gate_sdk::__private::ToolPolicy::Auto,
             profile: ::core::option::Option::None,
+            hosts: &[],
             unknown_keys: ::r#gate_sdk::__private::UnknownKeys::Refuse,
             params: &[
                 ::r#gate_sdk::__private::ParamSpec {

@@ -33,6 +33,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
             timeout_ms: ::core::option::Option::None,
             policy: ::r#gate_sdk::__private::ToolPolicy::Auto,
             profile: ::core::option::Option::None,
+            hosts: &[],
             unknown_keys: ::r#gate_sdk::__private::UnknownKeys::Ignore,
             params: &[
                 ::r#gate_sdk::__private::ParamSpec {

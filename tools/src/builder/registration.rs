@@ -90,7 +90,7 @@ impl<'a> Registration<'a> {
     pub(super) fn operations(
         &mut self,
         steps: Vec<ShippedModule>,
-        gate: Option<EgressGate>,
+        gate: Option<&Arc<EgressGate>>,
     ) -> Result<(), RegistryError> {
         if steps.is_empty() {
             return Ok(());
@@ -107,7 +107,7 @@ impl<'a> Registration<'a> {
         self.add(vault::tool(&self.steps)?)?;
         match gate {
             Some(gate) => {
-                self.steps.insert(web::request_step(Arc::new(gate))?)?;
+                self.steps.insert(web::request_step(Arc::clone(gate))?)?;
                 self.add(web::tool(&self.steps)?)
             }
             None => Ok(()),

@@ -93,9 +93,14 @@ fn labels_read(checked: &Checked, grant: &Grant, usage: Option<&ResourceUsage>) 
     if checked.tool.backend().confinement() == Confinement::Egress && grant.network.is_some() {
         return vec![FlowLabel::Web];
     }
+    // What a guest has read of the network; a guest whose end is unknown may have.
+    let web = match usage {
+        Some(usage) => usage.has_sent,
+        None => grant.network.is_some(),
+    };
     let is_used = |name: &str| usage.is_none_or(|usage| usage.mounts_used.iter().any(|used| **used == *name));
     let used = grant.mounts.iter().filter(|mount| is_used(mount.name.as_str()));
-    used.map(|mount| FlowLabel::of_mount(&mount.name)).collect()
+    used.map(|mount| FlowLabel::of_mount(&mount.name)).chain(web.then_some(FlowLabel::Web)).collect()
 }
 
 /// Tries a call, up to three times if what it needs is unavailable and another try is harmless. All tries

@@ -7,12 +7,16 @@ use std::{
 };
 
 use portcullis_egress::{Judge, Limits, Method, Refusal, Url};
-use portcullis_policy::{Denial, DenialCode, Grant, Host};
+use portcullis_policy::{Denial, DenialCode, Grant, Host, JudgedRequest};
+
+use super::DeclaredHosts;
 
 /// The grant of one call, as the client's judge.
 #[derive(Debug)]
 pub(crate) struct GrantJudge {
     grant: Grant,
+    /// The hosts that the tool declares, if it is a tool of a module.
+    declared: Option<DeclaredHosts>,
     limits: Limits,
     /// The denial behind the refusal that the client reports, with its rule and hint.
     denial: Mutex<Option<Denial>>,
@@ -20,7 +24,7 @@ pub(crate) struct GrantJudge {
 
 impl GrantJudge {
     /// A judge for requests that take this long at most.
-    pub(crate) fn new(grant: Grant, time_limit: Duration) -> Self {
+    pub(crate) fn new(grant: Grant, declared: Option<DeclaredHosts>, time_limit: Duration) -> Self {
         let (max_redirects, bytes) = match &grant.network {
             Some(network) => (network.max_redirects, network.max_response.0),
             None => (0, 0),
@@ -33,7 +37,16 @@ impl GrantJudge {
             total: time_limit,
             ..Limits::default()
         };
-        Self { grant, limits, denial: Mutex::new(None) }
+        Self { grant, declared, limits, denial: Mutex::new(None) }
+    }
+
+    /// Judges a request by the grant, then by what the tool declares.
+    pub(crate) fn judge(&self, method: &str, url: &str) -> Result<JudgedRequest, Denial> {
+        let judged = self.grant.judge_request(method, url)?;
+        if let Some(declared) = &self.declared {
+            declared.judge(judged.authority())?;
+        }
+        Ok(judged)
     }
 
     /// The denial of a refused request.
@@ -50,8 +63,7 @@ impl GrantJudge {
 
 impl Judge for GrantJudge {
     fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal> {
-        let judged = self.grant.judge_request(method.as_str(), url.as_str());
-        judged.map(|_judged| ()).map_err(|denial| self.refuse(denial))
+        self.judge(method.as_str(), url.as_str()).map(|_judged| ()).map_err(|denial| self.refuse(denial))
     }
 
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {

@@ -158,6 +158,14 @@ async fn panics() {
     assert!(!message.contains("secret"), "a panic's text is the operator's: {message}");
 }
 
+/// Without a grant; `guest_http.rs` has what it gets with one.
+#[tokio::test]
+async fn requests() {
+    let trial = Trial::new("requests").await;
+    let answer = trial.call(json!({"url": "https://api.weather.example/", "times": 2})).await;
+    assert_eq!(answer.text().matches("egress_not_granted").count(), 2, "{}", answer.text());
+}
+
 #[tokio::test]
 async fn echo_error() {
     let trial = Trial::new("echo_error").await;

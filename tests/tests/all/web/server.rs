@@ -11,18 +11,25 @@ use std::{
 };
 
 /// A server on a free port of this machine, until the test program ends.
-pub(super) struct Server {
+pub(crate) struct Server {
     port: u16,
     requests: Arc<AtomicUsize>,
 }
 
 /// The bytes to send; none to keep the connection open without a word.
-pub(super) type Reply = Option<Vec<u8>>;
+pub(crate) type Reply = Option<Vec<u8>>;
 
 impl Server {
     /// Starts it. `reply` gets the path of a request.
-    pub(super) fn start(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    pub(crate) fn start(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_at(TcpListener::bind("127.0.0.1:0").expect("a free port"), reply)
+    }
+
+    /// Starts it at another address of this machine.
+    pub(crate) fn start_at(
+        listener: TcpListener,
+        reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let port = listener.local_addr().expect("an address").port();
         let requests = Arc::new(AtomicUsize::new(0));
         let (counted, reply) = (Arc::clone(&requests), Arc::new(reply));
@@ -35,16 +42,21 @@ impl Server {
         Self { port, requests }
     }
 
-    pub(super) fn port(&self) -> u16 {
+    /// The name of a server that a test runs itself.
+    pub(crate) fn named(port: u16) -> Self {
+        Self { port, requests: Arc::default() }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    pub(super) fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
     /// The number of requests so far.
-    pub(super) fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 }
@@ -62,7 +74,7 @@ fn serve(mut connection: TcpStream, counted: &AtomicUsize, reply: &(dyn Fn(&str)
     }
 }
 
-pub(super) fn answer(media_type: &str, body: &[u8]) -> Reply {
+pub(crate) fn answer(media_type: &str, body: &[u8]) -> Reply {
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
@@ -70,11 +82,11 @@ pub(super) fn answer(media_type: &str, body: &[u8]) -> Reply {
     Some([head.as_bytes(), body].concat())
 }
 
-pub(super) fn html(page: &str) -> Reply {
+pub(crate) fn html(page: &str) -> Reply {
     answer("text/html; charset=utf-8", page.as_bytes())
 }
 
-pub(super) fn encoded(coding: &str, body: Vec<u8>) -> Reply {
+pub(crate) fn encoded(coding: &str, body: Vec<u8>) -> Reply {
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
         body.len()
@@ -82,20 +94,20 @@ pub(super) fn encoded(coding: &str, body: Vec<u8>) -> Reply {
     Some([head.into_bytes(), body].concat())
 }
 
-pub(super) fn redirect(to: &str) -> Reply {
+pub(crate) fn redirect(to: &str) -> Reply {
     Some(format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n").into_bytes())
 }
 
-pub(super) fn status(line: &str) -> Reply {
+pub(crate) fn status(line: &str) -> Reply {
     Some(format!("HTTP/1.1 {line}\r\ncontent-length: 0\r\n\r\n").into_bytes())
 }
 
-pub(super) fn silence() -> Reply {
+pub(crate) fn silence() -> Reply {
     None
 }
 
 /// 64 MiB of zeros, as gzip.
-pub(super) fn gzip_bomb() -> Vec<u8> {
+pub(crate) fn gzip_bomb() -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..64 {
         encoder.write_all(&vec![0; 1 << 20]).expect("in memory");

@@ -7,7 +7,9 @@ use portcullis_types::{CallFrame, FRAME_VERSION, FinalFrame, ToolError, ToolOutp
 use serde_json::value::RawValue;
 
 use super::{
-    Backend, CallAttempt, ResourceUsage, TryOutcome, overdue,
+    Backend, CallAttempt, ResourceUsage, TryOutcome,
+    guest_requests::GuestRequests,
+    overdue,
     reports::{bounded, pass_on},
 };
 use crate::{
@@ -16,7 +18,8 @@ use crate::{
     call::Caller,
     modules::DeclarationFacts,
     pipeline::{Host, PendingRecord, admit::refuse, check::Checked},
-    sandbox::{self, GuestJob, GuestModule, GuestReport, Violation, WasmError},
+    sandbox::{self, GuestJob, GuestModule, GuestReport, HttpPort, Violation, WasmError},
+    web::DeclaredHosts,
 };
 
 /// A tool of a module.
@@ -26,6 +29,8 @@ pub(crate) struct GuestTool {
     /// The file of the module, or the embedder's name for it.
     pub(crate) module_name: String,
     pub(crate) declared: DeclarationFacts,
+    /// The hosts that the tool declares, if it declares any.
+    pub(crate) hosts: Option<DeclaredHosts>,
 }
 
 #[async_trait]
@@ -53,6 +58,8 @@ impl Backend for GuestTool {
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError> {
         let CallAttempt { checked, grant, slot, time_limit, deadline, caller, host } = attempt;
+        let requests = self.hosts.as_ref().zip(host.gate.as_ref());
+        let (port, mut asks) = requests.map(|_| HttpPort::open()).unzip();
         let runner =
             host.runner.as_ref().ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
         let job = GuestJob {
@@ -66,10 +73,24 @@ impl Backend for GuestTool {
             held: Some(Box::new(slot.clone())),
             is_watched: caller.watches_frames(),
             transfer: caller.step.as_ref().and_then(|step| step.transfer.clone()),
+            http: port,
         };
         let call_id = &checked.call.id;
         let limit = grant.limits.max_output;
-        let ran = runner.run(job, |frame| pass_on(bounded(frame, limit), call_id, caller)).await;
+        let running = runner.run(job, |frame| pass_on(bounded(frame, limit), call_id, caller));
+        let mut has_sent = false;
+        let ran = match (requests, &mut asks) {
+            (Some((declared, gate)), Some(asks)) => {
+                let mut requests = GuestRequests::new(attempt, gate, declared.clone());
+                let ran = tokio::select! {
+                    ran = running => ran,
+                    never = requests.serve(asks) => match never {},
+                };
+                has_sent = requests.has_sent();
+                ran
+            }
+            _ => running.await,
+        };
         let report = match ran {
             Ok(report) => report,
             Err(error) => {
@@ -92,6 +113,7 @@ impl Backend for GuestTool {
             cpu: report.cpu,
             peak_memory_bytes: report.peak_memory_bytes as u64,
             mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
+            has_sent,
         };
         Ok(TryOutcome { usage: Some(usage), ..TryOutcome::once(guest_result(report, pending)) })
     }

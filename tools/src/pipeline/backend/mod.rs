@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `native.rs` | a tool of this process, on a thread that may block |
 //! | `guest.rs` | a module's tool, on a confined thread |
+//! | `guest_requests.rs` | the requests of a module's tool, while it runs |
 //! | `egress.rs` | a request, on a thread of the host's HTTP client |
 //! | `shell.rs` | a command, at the sidecar |
 //! | `operation.rs` | the steps of an operation |
@@ -12,6 +13,7 @@
 
 mod egress;
 mod guest;
+mod guest_requests;
 mod native;
 mod operation;
 mod reports;
@@ -138,6 +140,8 @@ pub(crate) struct ResourceUsage {
     pub(super) cpu: Duration,
     pub(super) peak_memory_bytes: u64,
     pub(super) mounts_used: Vec<Text>,
+    /// Whether it sent a request to the network.
+    pub(super) has_sent: bool,
 }
 
 /// The caller's error when a tool exceeds its time limit.

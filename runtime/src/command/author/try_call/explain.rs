@@ -153,6 +153,9 @@ fn words(code: DenialCode, tool: &RegisteredTool) -> String {
             "no entry of a tool allows it: `[[flow]]` denies it after what the run has read".to_owned()
         }
         DenialCode::HookRefused => "no entry changes what the program's own hooks refuse".to_owned(),
+        DenialCode::HostNotDeclared => {
+            "no policy allows it: declare the host with `hosts` in `#[tool]`, then grant it".to_owned()
+        }
         DenialCode::EgressNotGranted | DenialCode::HostNotGranted => {
             "write it in `hosts` of the tool's profile, in `[profiles]`".to_owned()
         }

@@ -1,0 +1,38 @@
+//! A tool that asks an API: the weather of a city.
+
+use portcullis_sdk::{
+    ToolError, http,
+    serde::{self, Deserialize},
+    tool,
+};
+
+/// The API. The attribute below declares the same host; a policy that grants it to the tool's profile lets requests
+/// through.
+const API: &str = "https://api.weather.example";
+
+/// The API's answer.
+#[derive(Deserialize)]
+#[serde(crate = "self::serde")]
+struct Report {
+    fahrenheit: f64,
+    sky: String,
+}
+
+/// Get current weather for a city.
+#[tool(
+    name = "get_weather",
+    label = "Weather",
+    tier = ReadOnly,
+    timeout = "10s",
+    hosts = ["https://api.weather.example"],
+)]
+async fn get_weather(
+    /// City name
+    city: &str,
+) -> Result<String, ToolError> {
+    let url = format!("{API}/v1/now?city={}", http::encode(city));
+    let report: Report = http::get(&url)?.error_for_status()?.json()?;
+    Ok(format!("Weather in {city}: {}°F, {}", report.fahrenheit, report.sky))
+}
+
+portcullis_sdk::export_tools![get_weather];

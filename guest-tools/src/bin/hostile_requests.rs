@@ -1,0 +1,47 @@
+//! Hostile guest: makes any request that it is told to.
+
+use std::io::Read as _;
+
+use portcullis_sdk::{ToolError, http, serde_json::json, tool};
+
+/// Sends a request, and tells what came of it. The declared host is replaced by a test server's, in the module's bytes.
+#[tool(timeout = "30s", hosts = ["https://api.weather.example"])]
+async fn requests(
+    url: &str,
+    #[arg(default = "GET")] method: &str,
+    /// A header, as `name: value`.
+    #[arg(default = "")]
+    header: &str,
+    #[arg(default = "")] body: &str,
+    /// How often.
+    #[arg(default = 1)]
+    times: u32,
+    /// How many bytes of each body to read; the responses stay open.
+    #[arg(default = 1_000_000)]
+    take: u64,
+) -> Result<String, ToolError> {
+    let mut open = Vec::new();
+    let mut said = Vec::new();
+    for _ in 0..times {
+        let mut request = http::Request::new(method, url).body(body);
+        if let Some((name, value)) = header.split_once(": ") {
+            request = request.header(name, value);
+        }
+        match request.send() {
+            Ok(mut response) => {
+                let mut text = Vec::new();
+                let read = (&mut response).take(take).read_to_end(&mut text);
+                let text = String::from_utf8_lossy(&text).into_owned();
+                said.push(match read {
+                    Ok(_) => json!({ "status": response.status(), "url": response.url(), "text": text }),
+                    Err(error) => json!({ "broken": error.to_string() }),
+                });
+                open.push(response);
+            }
+            Err(error) => said.push(json!({ "code": error.code(), "message": error.to_string() })),
+        }
+    }
+    Ok(json!(said).to_string())
+}
+
+portcullis_sdk::export_tools![requests];

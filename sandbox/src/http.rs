@@ -1,0 +1,350 @@
+//! Requests of guests by HTTP: the functions that a guest imports, and the channel to the host that serves them.
+//!
+//! A guest's thread has no socket. It passes each request on and blocks until the answer, its deadline or its
+//! cancellation; the host's other end judges the request and makes it. A guest has one request under way at a time, and
+//! may read several responses side by side.
+//!
+//! | function | does |
+//! |---|---|
+//! | `send(head, head_len, body, body_len)` | passes a request on (JSON, and bytes); returns the length of the answer |
+//! | `answer(out, len)` | copies the last answer (JSON) |
+//! | `read(body, out, len)` | the next bytes of a response: their number, 0 at the end, or less than 0: minus the length of a fault, which is the last answer |
+//! | `close(body)` | gives a response up |
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        mpsc::{self as blocking, RecvTimeoutError},
+    },
+    time::Duration,
+};
+
+use portcullis_types::{
+    GuestErrorKind, HTTP_IMPORT, HttpAnswer, HttpFault, HttpRequestHead, HttpResponseHead,
+    MAX_HTTP_BODY_BYTES, MAX_HTTP_HEAD_BYTES, MAX_HTTP_READ_BYTES,
+};
+use tokio::sync::mpsc;
+use wasmtime::{Caller, Error, Linker, Result};
+
+use super::{
+    control::CallControl,
+    guest::GuestState,
+    memory::{number, slice, store},
+    preview1::parts,
+    verdict::Errno,
+};
+
+/// How often a waiting thread looks for the end of its call: an epoch does not end a function of the host.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A question of a guest to the host's end.
+#[derive(Debug)]
+pub enum HttpAsk {
+    /// Make a request.
+    Send {
+        /// The request.
+        head: HttpRequestHead,
+        /// Its body; empty means none.
+        body: Vec<u8>,
+        /// Takes the answer.
+        reply: HttpReply<Result<HttpResponseHead, HttpFault>>,
+    },
+    /// Return the next bytes of a response.
+    Read {
+        /// The response's number, as the guest gives it.
+        body: u32,
+        /// The most bytes that are wanted; at least 1.
+        max: usize,
+        /// Takes them; none at the end.
+        reply: HttpReply<Result<Vec<u8>, HttpFault>>,
+    },
+    /// Give a response up.
+    Close {
+        /// The response's number, as the guest gives it.
+        body: u32,
+        /// Takes the confirmation.
+        reply: HttpReply<()>,
+    },
+}
+
+/// Takes the answer to one question. Dropping it tells the guest that its requests are no longer served.
+pub struct HttpReply<T>(blocking::SyncSender<T>);
+
+impl<T> HttpReply<T> {
+    /// Answers. A guest that has ended meanwhile does not get it.
+    pub fn give(self, answer: T) {
+        let _gone = self.0.try_send(answer);
+    }
+}
+
+impl<T> fmt::Debug for HttpReply<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HttpReply")
+    }
+}
+
+/// The guest's end of the channel for requests.
+#[derive(Debug, Clone)]
+pub struct HttpPort(mpsc::Sender<HttpAsk>);
+
+impl HttpPort {
+    /// Both ends of a new channel.
+    #[must_use]
+    pub fn open() -> (Self, mpsc::Receiver<HttpAsk>) {
+        // A guest has one question at a time.
+        let (sender, receiver) = mpsc::channel(1);
+        (Self(sender), receiver)
+    }
+}
+
+/// The state of a call's requests.
+#[derive(Debug, Default)]
+pub(super) struct GuestHttp {
+    /// None for a tool that may not make any.
+    port: Option<HttpPort>,
+    /// The last answer, as JSON.
+    last: Vec<u8>,
+}
+
+impl GuestHttp {
+    pub(super) fn new(port: Option<HttpPort>) -> Self {
+        Self { port, last: Vec::new() }
+    }
+
+    /// Asks the host's end, and waits.
+    fn ask<T>(
+        &self,
+        control: &CallControl,
+        ask: impl FnOnce(HttpReply<T>) -> HttpAsk,
+    ) -> Result<Result<T, HttpFault>> {
+        let Some(HttpPort(port)) = &self.port else { return Ok(Err(no_network())) };
+        let (sender, receiver) = blocking::sync_channel(1);
+        if port.try_send(ask(HttpReply(sender))).is_err() {
+            return Ok(Err(stopped()));
+        }
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok(answer) => return Ok(Ok(answer)),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(reason) = control.stop_reason() {
+                        return Err(Error::new(reason));
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(Err(stopped())),
+            }
+        }
+    }
+
+    fn send(&mut self, control: &CallControl, head: &[u8], body: &[u8]) -> Result<()> {
+        let answer = match checked_head(head, body.len()) {
+            Err(fault) => HttpAnswer::Error(fault),
+            Ok(head) => {
+                let body = body.to_vec();
+                match self.ask(control, |reply| HttpAsk::Send { head, body, reply })?.flatten() {
+                    Ok(head) => HttpAnswer::Ok(head),
+                    Err(fault) => HttpAnswer::Error(fault),
+                }
+            }
+        };
+        self.remember(&answer)
+    }
+
+    fn remember(&mut self, answer: &HttpAnswer) -> Result<()> {
+        self.last = serde_json::to_vec(answer).map_err(Error::new)?;
+        Ok(())
+    }
+}
+
+fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpFault> {
+    let too_large = |what: &str, limit: usize| HttpFault {
+        kind: GuestErrorKind::Failed,
+        code: "request_too_large".to_owned(),
+        message: format!("{what} of the request has more than {limit} bytes"),
+    };
+    if head.len() > MAX_HTTP_HEAD_BYTES {
+        return Err(too_large("the head", MAX_HTTP_HEAD_BYTES));
+    }
+    if body_bytes > MAX_HTTP_BODY_BYTES {
+        return Err(too_large("the body", MAX_HTTP_BODY_BYTES));
+    }
+    serde_json::from_slice(head).map_err(|error| HttpFault {
+        kind: GuestErrorKind::InvalidArguments,
+        code: "request_invalid".to_owned(),
+        message: format!("the request cannot be read: {error}"),
+    })
+}
+
+/// The answer where the host's end is gone.
+fn stopped() -> HttpFault {
+    HttpFault {
+        kind: GuestErrorKind::Unavailable,
+        code: "stopped".to_owned(),
+        message: "the host serves no more requests of this call".to_owned(),
+    }
+}
+
+/// The answer to a tool that may make no requests.
+fn no_network() -> HttpFault {
+    HttpFault {
+        kind: GuestErrorKind::Denied,
+        code: "egress_not_granted".to_owned(),
+        message: "this tool has no network".to_owned(),
+    }
+}
+
+/// Defines the functions. A guest that calls them without a grant gets a fault; a module that declares no hosts and
+/// imports them is refused when it is loaded.
+pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
+    linker.func_wrap(
+        HTTP_IMPORT,
+        "send",
+        |mut caller: Caller<'_, GuestState>,
+         head: i32,
+         head_len: i32,
+         body: i32,
+         body_len: i32|
+         -> Result<i32> {
+            let (memory, state, _) = parts(&mut caller)?;
+            let control = Arc::clone(&state.control);
+            let (head, body) = (bytes(memory, head, head_len)?, bytes(memory, body, body_len)?);
+            state.http.send(&control, head, body)?;
+            length(state.http.last.len())
+        },
+    )?;
+    linker.func_wrap(
+        HTTP_IMPORT,
+        "answer",
+        |mut caller: Caller<'_, GuestState>, out: i32, len: i32| -> Result<i32> {
+            let (memory, state, _) = parts(&mut caller)?;
+            let last = &state.http.last;
+            let copied = last.len().min(usize::try_from(number(len)).unwrap_or(usize::MAX));
+            store(memory, number(out), &last[..copied]).map_err(out_of_bounds)?;
+            length(copied)
+        },
+    )?;
+    linker.func_wrap(
+        HTTP_IMPORT,
+        "read",
+        |mut caller: Caller<'_, GuestState>, body: i32, out: i32, len: i32| -> Result<i32> {
+            let (memory, state, _) = parts(&mut caller)?;
+            let max = usize::try_from(number(len)).unwrap_or(usize::MAX).min(MAX_HTTP_READ_BYTES);
+            // Before the host is asked: what does not fit would be lost.
+            slice(memory, out, max).map_err(out_of_bounds)?;
+            if max == 0 {
+                return Ok(0);
+            }
+            let control = Arc::clone(&state.control);
+            let body = number(body);
+            let answer = state.http.ask(&control, |reply| HttpAsk::Read { body, max, reply })?;
+            match answer.flatten() {
+                Ok(bytes) => {
+                    let read = bytes.get(..max).unwrap_or(&bytes);
+                    store(memory, number(out), read).map_err(out_of_bounds)?;
+                    length(read.len())
+                }
+                Err(fault) => {
+                    state.http.remember(&HttpAnswer::Error(fault))?;
+                    length(state.http.last.len()).map(|length| -length)
+                }
+            }
+        },
+    )?;
+    linker.func_wrap(
+        HTTP_IMPORT,
+        "close",
+        |mut caller: Caller<'_, GuestState>, body: i32| -> Result<()> {
+            let (_, state, _) = parts(&mut caller)?;
+            let control = Arc::clone(&state.control);
+            let body = number(body);
+            state.http.ask(&control, |reply| HttpAsk::Close { body, reply }).map(drop)
+        },
+    )?;
+    Ok(())
+}
+
+fn bytes(memory: &[u8], at: i32, len: i32) -> Result<&[u8]> {
+    let len = usize::try_from(number(len)).unwrap_or(usize::MAX);
+    slice(memory, at, len).map_err(out_of_bounds)
+}
+
+fn out_of_bounds(_errno: Errno) -> Error {
+    Error::msg("bytes out of the guest's memory")
+}
+
+fn length(bytes: usize) -> Result<i32> {
+    i32::try_from(bytes).map_err(Error::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Instant};
+
+    use super::*;
+    use crate::control::CallStop;
+
+    fn control(limit: Duration) -> CallControl {
+        CallControl::new(Instant::now() + limit, None)
+    }
+
+    fn fault_of(http: &GuestHttp) -> String {
+        match serde_json::from_slice(&http.last).expect("an answer") {
+            HttpAnswer::Error(fault) => fault.code,
+            HttpAnswer::Ok(head) => panic!("{head:?}"),
+        }
+    }
+
+    const HEAD: &[u8] = br#"{"method":"GET","url":"https://a.example/","headers":[]}"#;
+
+    #[test]
+    fn a_guest_without_a_host_gets_a_fault() {
+        let control = control(Duration::from_secs(60));
+        let mut http = GuestHttp::new(None);
+        http.send(&control, HEAD, b"").expect("answered");
+        assert_eq!(fault_of(&http), "egress_not_granted");
+        let (port, asks) = HttpPort::open();
+        drop(asks);
+        let mut http = GuestHttp::new(Some(port));
+        http.send(&control, HEAD, b"").expect("answered");
+        assert_eq!(fault_of(&http), "stopped");
+    }
+
+    #[test]
+    fn a_request_beyond_the_limits_is_not_passed_on() {
+        let control = control(Duration::from_secs(60));
+        let (port, mut asks) = HttpPort::open();
+        let mut http = GuestHttp::new(Some(port));
+        for (head, body, code) in [
+            (vec![b' '; MAX_HTTP_HEAD_BYTES + 1], vec![], "request_too_large"),
+            (HEAD.to_vec(), vec![0; MAX_HTTP_BODY_BYTES + 1], "request_too_large"),
+            (b"GET /".to_vec(), vec![], "request_invalid"),
+            (br#"{"method":"GET"}"#.to_vec(), vec![], "request_invalid"),
+        ] {
+            http.send(&control, &head, &body).expect("answered");
+            assert_eq!(fault_of(&http), code);
+        }
+        asks.try_recv().expect_err("nothing was asked");
+    }
+
+    #[test]
+    fn a_waiting_guest_ends_with_its_call() {
+        let (port, mut asks) = HttpPort::open();
+        let mut http = GuestHttp::new(Some(port));
+        let late = control(Duration::ZERO);
+        let error = http.send(&late, HEAD, b"").expect_err("over");
+        assert_eq!(error.downcast_ref::<CallStop>(), Some(&CallStop::Deadline));
+        asks.try_recv().expect("was asked");
+
+        let control = Arc::new(control(Duration::from_secs(600)));
+        let canceller = Arc::clone(&control);
+        let thread = thread::spawn(move || {
+            // The reply is kept: nothing but the cancellation ends the wait.
+            let kept = asks.blocking_recv().expect("is asked");
+            canceller.cancel();
+            kept
+        });
+        let error = http.send(&control, HEAD, b"").expect_err("over");
+        assert_eq!(error.downcast_ref::<CallStop>(), Some(&CallStop::Cancelled));
+        thread.join().expect("ends");
+    }
+}

@@ -1,0 +1,217 @@
+//! Requests by HTTP, which the host makes for the tool.
+//!
+//! A tool has no sockets. It declares the hosts that it wants to reach, the operator's policy grants hosts to its
+//! profile, and the host of the module makes each request that is in both:
+//!
+//! ```
+//! use portcullis_sdk::{ToolError, http, serde::Deserialize, tool};
+//!
+//! #[derive(Deserialize)]
+//! #[serde(crate = "portcullis_sdk::serde")]
+//! struct Weather {
+//!     degrees: f64,
+//! }
+//!
+//! /// Tells the temperature of a place.
+//! #[tool(tier = ReadOnly, timeout = "10s", hosts = ["https://api.weather.example"])]
+//! async fn temperature(place: &str) -> Result<String, ToolError> {
+//!     let url = format!("https://api.weather.example/v1/now?place={}", http::encode(place));
+//!     let weather: Weather = http::get(&url)?.error_for_status()?.json()?;
+//!     Ok(format!("{} °C", weather.degrees))
+//! }
+//! # assert_eq!(temperature_tool().declaration().hosts, ["https://api.weather.example"]);
+//! ```
+//!
+//! A request blocks the tool. Its time counts in the call's; the end of the call closes the connection. The host resolves
+//! and judges names, follows redirects that are granted and declared too, speaks TLS, and undoes compression. It sets
+//! `Host`, `Content-Length` and the headers of the connection.
+//!
+//! Outside of a sandbox, as in a native test, there is no network: requests fail with `unavailable`, unless
+//! [`testing::with_http`](crate::testing::with_http) gives the answers.
+
+#[cfg(target_family = "wasm")]
+mod import;
+mod response;
+
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod stand_in;
+#[cfg(not(target_family = "wasm"))]
+use stand_in as import;
+
+use std::fmt;
+
+use portcullis_types::{HttpAnswer, HttpFault, HttpRequestHead, ToolError};
+
+pub use response::Response;
+
+/// Asks for an address by `GET`.
+///
+/// # Errors
+/// As [`Request::send`].
+pub fn get(url: &str) -> Result<Response, HttpError> {
+    Request::new("GET", url).send()
+}
+
+/// Encodes a text as a part of a path or of a query: all but letters, digits, `-`, `.`, `_` and `~` becomes `%XX` (RFC
+/// 3986, section 2.1).
+#[must_use]
+pub fn encode(text: &str) -> String {
+    use std::fmt::Write as _;
+
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+#[must_use = "a request that is not sent does nothing"]
+pub struct Request {
+    head: HttpRequestHead,
+    body: Vec<u8>,
+}
+
+impl Request {
+    /// A request without headers and body. `method` is in capitals, such as `GET` or `POST`.
+    pub fn new(method: &str, url: &str) -> Self {
+        let head = HttpRequestHead { method: method.to_owned(), url: url.to_owned(), headers: Vec::new() };
+        Self { head, body: Vec::new() }
+    }
+
+    /// Adds a header. Those of the connection are refused when the request is sent.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.head.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets the body, of at most [`MAX_HTTP_BODY_BYTES`](portcullis_types::MAX_HTTP_BODY_BYTES).
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Sets the body to a value as JSON, and the header `Content-Type`.
+    ///
+    /// # Errors
+    /// If the value cannot be written as JSON.
+    pub fn json(self, value: &impl serde::Serialize) -> Result<Self, HttpError> {
+        let body = serde_json::to_vec(value).map_err(|error| HttpError::invalid(&error.to_string()))?;
+        Ok(self.header("content-type", "application/json").body(body))
+    }
+
+    /// Sends the request, and waits for the head of the response. A response of any status is no error.
+    ///
+    /// # Errors
+    /// [`HttpError`] with the host's reason: the request is not granted or not declared, or it failed.
+    pub fn send(self) -> Result<Response, HttpError> {
+        let head = serde_json::to_vec(&self.head).map_err(|error| HttpError::invalid(&error.to_string()))?;
+        match import::send(&head, &self.body) {
+            HttpAnswer::Ok(head) => Ok(Response::new(head)),
+            HttpAnswer::Error(fault) => Err(HttpError(fault)),
+        }
+    }
+}
+
+/// Why there is no response, or no more of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpError(HttpFault);
+
+impl HttpError {
+    fn invalid(reason: &str) -> Self {
+        Self::new("request_invalid", reason)
+    }
+
+    fn new(code: &str, message: &str) -> Self {
+        let kind = portcullis_types::GuestErrorKind::Failed;
+        Self(HttpFault { kind, code: code.to_owned(), message: message.to_owned() })
+    }
+
+    /// The stable code, such as `host_not_granted` or `name_unresolved`.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        &self.0.code
+    }
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for HttpError {}
+
+impl From<HttpError> for ToolError {
+    fn from(error: HttpError) -> Self {
+        Self::new(error.0.kind.into(), error.0.message).with_code(error.0.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use portcullis_types::ToolErrorKind;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::{HttpStandIn, with_http};
+
+    #[test]
+    fn outside_a_sandbox_there_is_no_network() {
+        let error = get("https://a.example/").expect_err("no network");
+        assert_eq!(error.code(), "unavailable");
+        assert_eq!(ToolError::from(error).kind(), ToolErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn a_response_is_read_in_any_way() {
+        let answers = |request: &HttpRequestHead, body: &[u8]| {
+            assert_eq!((request.method.as_str(), body), ("POST", &br#"{"n":1}"#[..]));
+            HttpStandIn::new(201, r#"{"m": [1, 2]}"#).header("X-Kind", "json")
+        };
+        let send = || {
+            let request = Request::new("POST", "https://a.example/").json(&json!({"n": 1})).expect("JSON");
+            request.send().expect("answered")
+        };
+        with_http(answers, || {
+            let response = send();
+            assert_eq!((response.status(), response.header("x-kind")), (201, Some("json")));
+            assert_eq!(response.json::<Value>().expect("JSON"), json!({"m": [1, 2]}));
+            assert_eq!(send().text().expect("text"), r#"{"m": [1, 2]}"#);
+            let mut two = [0; 2];
+            send().read_exact(&mut two).expect("reads");
+            assert_eq!(&two, br#"{""#);
+        });
+    }
+
+    #[test]
+    fn a_status_becomes_an_error_only_if_asked() {
+        with_http(
+            |_, _| HttpStandIn::new(404, "no such place"),
+            || {
+                assert_eq!(get("https://a.example/").expect("answered").status(), 404);
+                let error = get("https://a.example/").and_then(Response::error_for_status).expect_err("404");
+                assert_eq!(
+                    (error.code(), error.to_string().as_str()),
+                    ("http_status", "the server answered 404")
+                );
+                let wrong =
+                    get("https://a.example/").expect("answered").json::<Value>().expect_err("no JSON");
+                assert_eq!(wrong.code(), "response_invalid");
+            },
+        );
+    }
+
+    #[test]
+    fn a_text_is_encoded_for_paths_and_queries() {
+        assert_eq!(encode("São Paulo&x=/~1"), "S%C3%A3o%20Paulo%26x%3D%2F~1");
+    }
+}

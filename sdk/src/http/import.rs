@@ -1,0 +1,47 @@
+//! The functions that the host of a module gives it (`sandbox/src/http.rs` is their other side).
+#![expect(unsafe_code, reason = "functions of the host are declared in an `unsafe extern` block")]
+
+use portcullis_types::{GuestErrorKind, HttpAnswer, HttpFault};
+
+#[link(wasm_import_module = "portcullis_http")]
+unsafe extern "C" {
+    /// Passes a request on; returns the length of the answer.
+    #[link_name = "send"]
+    safe fn host_send(head: *const u8, head_len: usize, body: *const u8, body_len: usize) -> i32;
+    /// Copies the last answer; returns its length.
+    #[link_name = "answer"]
+    safe fn host_answer(out: *mut u8, len: usize) -> i32;
+    /// Reads a body; returns the number of bytes, or minus the length of a fault.
+    #[link_name = "read"]
+    safe fn host_read(body: u32, out: *mut u8, len: usize) -> i32;
+    /// Gives a body up.
+    #[link_name = "close"]
+    safe fn host_close(body: u32);
+}
+
+pub(super) fn send(head: &[u8], body: &[u8]) -> HttpAnswer {
+    answer(host_send(head.as_ptr(), head.len(), body.as_ptr(), body.len()))
+}
+
+pub(super) fn read(body: u32, out: &mut [u8]) -> Result<usize, HttpAnswer> {
+    let read = host_read(body, out.as_mut_ptr(), out.len());
+    usize::try_from(read).map_err(|_negative| answer(read.saturating_neg()))
+}
+
+pub(super) fn close(body: u32) {
+    host_close(body);
+}
+
+/// The last answer, of this length.
+fn answer(length: i32) -> HttpAnswer {
+    let mut text = vec![0; usize::try_from(length).unwrap_or_default()];
+    let copied = usize::try_from(host_answer(text.as_mut_ptr(), text.len())).unwrap_or_default();
+    text.truncate(copied);
+    serde_json::from_slice(&text).unwrap_or_else(|error| {
+        HttpAnswer::Error(HttpFault {
+            kind: GuestErrorKind::Failed,
+            code: "answer_invalid".to_owned(),
+            message: format!("the host's answer cannot be read: {error}"),
+        })
+    })
+}

@@ -1,0 +1,87 @@
+//! Takes the host's place in native programs: there is no network, unless a test gives the answers.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    io::{Cursor, Read as _},
+    rc::Rc,
+};
+
+use portcullis_types::{GuestErrorKind, HttpAnswer, HttpFault, HttpRequestHead, HttpResponseHead};
+
+/// An answer that a test gives.
+#[derive(Debug, Clone)]
+pub struct HttpStandIn {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl HttpStandIn {
+    /// A response without headers.
+    #[must_use]
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, headers: Vec::new(), body: body.into() }
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+type Answers = Rc<dyn Fn(&HttpRequestHead, &[u8]) -> HttpStandIn>;
+
+thread_local! {
+    static ANSWERS: RefCell<Option<Answers>> = const { RefCell::new(None) };
+    static BODIES: RefCell<HashMap<u32, Cursor<Vec<u8>>>> = RefCell::default();
+}
+
+/// Runs a function on this thread, whose requests get these answers.
+pub fn with_http<T>(
+    answers: impl Fn(&HttpRequestHead, &[u8]) -> HttpStandIn + 'static,
+    run: impl FnOnce() -> T,
+) -> T {
+    /// Sets back what was there, also if the function panics.
+    struct Restore(Option<Answers>);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ANSWERS.set(self.0.take());
+        }
+    }
+
+    let _restore = Restore(ANSWERS.replace(Some(Rc::new(answers))));
+    run()
+}
+
+pub(super) fn send(head: &[u8], body: &[u8]) -> HttpAnswer {
+    let answers = ANSWERS.with_borrow(Clone::clone);
+    let (Some(answers), Ok(request)) = (answers, serde_json::from_slice::<HttpRequestHead>(head)) else {
+        return HttpAnswer::Error(HttpFault {
+            kind: GuestErrorKind::Unavailable,
+            code: "unavailable".to_owned(),
+            message: "there is no network outside of a sandbox; a test gives answers by `testing::with_http`"
+                .to_owned(),
+        });
+    };
+    let HttpStandIn { status, headers, body } = answers(&request, body);
+    let number = BODIES.with_borrow_mut(|bodies| {
+        let number = (0..=u32::MAX).find(|number| !bodies.contains_key(number)).unwrap_or_default();
+        bodies.insert(number, Cursor::new(body));
+        number
+    });
+    HttpAnswer::Ok(HttpResponseHead { body: number, status, url: request.url, headers })
+}
+
+pub(super) fn read(body: u32, out: &mut [u8]) -> Result<usize, HttpAnswer> {
+    let read = |bodies: &mut HashMap<u32, Cursor<Vec<u8>>>| bodies.get_mut(&body).map(|body| body.read(out));
+    // Reading from memory does not fail.
+    Ok(BODIES.with_borrow_mut(read).transpose().unwrap_or_default().unwrap_or_default())
+}
+
+pub(super) fn close(body: u32) {
+    BODIES.with_borrow_mut(|bodies| bodies.remove(&body));
+}
