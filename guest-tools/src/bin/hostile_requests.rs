@@ -41,6 +41,8 @@ async fn requests(
             Err(error) => said.push(json!({ "code": error.code(), "message": error.to_string() })),
         }
     }
+    // The last ones, so that the text is not cut.
+    let said = said.split_off(said.len().saturating_sub(20));
     Ok(json!(said).to_string())
 }
 

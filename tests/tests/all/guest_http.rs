@@ -190,7 +190,8 @@ async fn requests_and_open_responses_of_a_call_are_bounded() {
     assert_eq!(codes[7], &Value::Null);
     assert_eq!(codes[8], "too_many_responses");
     let said = ask(&registry, json!({"url": url, "times": 300})).await;
-    assert_eq!((&said[255]["status"], &said[256]["code"]), (&json!(200), &json!("too_many_requests")));
+    assert_eq!(said.last().expect("answers")["code"], "too_many_requests");
+    assert_eq!(server.requests(), 8 + 256);
 }
 
 #[tokio::test]
@@ -237,7 +238,9 @@ async fn cancelling_the_call_closes_the_connection() {
     is_closed.recv().await.expect("is closed");
     let request =
         world.rows().into_iter().find(|row| row.confinement.is_some_and(|it| it.as_str() == "egress"));
-    assert_eq!(request.and_then(|row| row.code).as_deref(), Some("caller_gone"));
+    let code = request.and_then(|row| row.code).expect("an end");
+    // By whichever saw the cancellation first: the client, or the call that dropped it.
+    assert!(matches!(&*code, "cancelled" | "caller_gone"), "{code}");
 }
 
 /// Reads a request and answers nothing until the client closes the connection.

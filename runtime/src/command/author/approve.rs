@@ -97,7 +97,10 @@ fn comparison(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String 
             Approval::Deny => "deny: no call runs".to_owned(),
         },
         "timeout" => format!("{} ms", assigned.timeout.as_millis()),
-        "hosts" => "none: no tool reaches the network".to_owned(),
+        "hosts" => match tools::hosts(registry, &assigned.profile) {
+            none if none.is_empty() => "none: its profile has no hosts".to_owned(),
+            hosts => hosts,
+        },
         _ => String::new(),
     };
     let facts = approval.declared().facts();

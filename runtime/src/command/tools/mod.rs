@@ -94,9 +94,11 @@ pub(crate) fn refused(registry: &ToolRegistry) -> String {
     if out.is_empty() { out } else { format!("\nmodules that are refused\n{out}") }
 }
 
-/// A profile and its folders, for people.
+/// A profile with its folders and hosts, for people.
 fn share(registry: &ToolRegistry, profile: &ProfileName) -> String {
-    format!("{profile} ({})", mounts(registry, profile))
+    let hosts = hosts(registry, profile);
+    let hosts = if hosts.is_empty() { hosts } else { format!("; {hosts}") };
+    format!("{profile} ({}{hosts})", mounts(registry, profile))
 }
 
 /// The profiles of an operation's steps, in order: no two steps ever have theirs at the same time.
@@ -113,6 +115,16 @@ pub(crate) fn mounts(registry: &ToolRegistry, profile: &ProfileName) -> String {
     }
     let shown = mounts.iter().map(|mount| format!("/{} {}", mount.name, mount.access));
     shown.collect::<Vec<_>>().join(", ")
+}
+
+/// The hosts of a profile, for people; empty if it has none.
+pub(crate) fn hosts(registry: &ToolRegistry, profile: &ProfileName) -> String {
+    host_texts(registry, profile).join(", ")
+}
+
+fn host_texts(registry: &ToolRegistry, profile: &ProfileName) -> Vec<String> {
+    let network = registry.policy().network_of(profile);
+    network.into_iter().flat_map(|network| &network.hosts).map(ToString::to_string).collect()
 }
 
 /// All facts of a tool.
@@ -135,6 +147,12 @@ struct Facts<'a> {
     approval: Approval,
     profile: String,
     mounts: Vec<MountFacts<'a>>,
+    /// The hosts of its profile.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<String>,
+    /// The methods of its profile's requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    methods: Vec<&'static str>,
     timeout_ms: u64,
     memory_bytes: Option<u64>,
     max_output_bytes: u64,
@@ -160,6 +178,7 @@ impl<'a> Facts<'a> {
         let assigned = registry.policy().describe(facts);
         let module = tool.module();
         let callable = registry.assignment(tool);
+        let network = registry.policy().network_of(&assigned.profile);
         Self {
             name: &tool.decl().name,
             description: tool.decl().description.as_deref(),
@@ -180,6 +199,12 @@ impl<'a> Facts<'a> {
                 .mounts_of(&assigned.profile)
                 .iter()
                 .map(|mount| MountFacts { name: mount.name.as_str(), access: mount.access })
+                .collect(),
+            hosts: host_texts(registry, &assigned.profile),
+            methods: network
+                .into_iter()
+                .flat_map(|network| &network.methods)
+                .map(|method| method.as_str())
                 .collect(),
             timeout_ms: u64::try_from(assigned.timeout.as_millis()).unwrap_or(u64::MAX),
             // A native tool has no memory limit.
