@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+use portcullis_confine::Posture;
 use portcullis_policy::{
     Approval, InvalidHostRule, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy,
 };
@@ -212,6 +213,16 @@ impl ToolRegistry {
     #[must_use]
     pub fn runner(&self) -> Option<&HostWasmToolRunner> {
         self.host.runner.as_deref()
+    }
+
+    /// The proven posture of the HTTP client's threads, which are started if they do not run yet. None if no profile of
+    /// the policy has hosts, or if this registry makes no requests.
+    ///
+    /// # Errors
+    /// `unavailable`, with the reason for the operator: then no request is made.
+    pub async fn egress_posture(&self) -> Option<Result<Posture, ToolError>> {
+        let gate = self.host.gate.as_ref().filter(|_| self.host.policy.has_network())?;
+        Some(gate.client().await.map(|client| client.posture().clone()))
     }
 
     /// The findings of building the registry.

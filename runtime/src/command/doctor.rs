@@ -59,6 +59,8 @@ struct Findings {
     /// Whether everything that the policy requires was seen to hold.
     ok: bool,
     layers: Vec<LayerFinding>,
+    /// The HTTP client, where the policy grants hosts.
+    egress: Option<EgressFinding>,
     shell: Option<ShellFinding>,
     kernel: KernelReport,
     workspace: PathBuf,
@@ -83,6 +85,17 @@ struct LayerFinding {
     #[serde(flatten)]
     status: LayerStatus,
     evidence: Vec<Evidence>,
+}
+
+/// The HTTP client, as one of its threads proved its confinement.
+#[derive(Debug, Serialize)]
+struct EgressFinding {
+    /// Whether requests can be made, on threads that proved every required layer.
+    ok: bool,
+    posture: Option<String>,
+    layers: Vec<LayerFinding>,
+    /// Why no request can be made.
+    reason: Option<String>,
 }
 
 /// The sidecar, as one of its sessions proved it.
@@ -194,10 +207,11 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
     let audit = audit_finding(&envelope);
     let runtime = setup::runtime()?;
     let started = runtime.block_on(start(&envelope, sidecar::shell_place(common)));
-    let mut shell = None;
+    let (mut shell, mut egress) = (None, None);
     let (registry, posture, error) = match started {
         Ok((registry, posture)) => {
             shell = Some(runtime.block_on(shell_finding(&registry)));
+            egress = runtime.block_on(egress_finding(&registry, &policy, &support));
             (Some(registry), posture, None)
         }
         Err(error) if is_finding(&error) => {
@@ -216,9 +230,12 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
         ok: error.is_none()
             && proven
             && recorded
+            // Where the client cannot be started, no request is made, and nothing is unproven.
+            && egress.as_ref().is_none_or(|egress| egress.ok || egress.posture.is_none())
             && shell.as_ref().is_none_or(|shell| shell.ok || !shell.wanted),
         missing: missing(&layers, &support),
         layers,
+        egress,
         shell,
         kernel: KernelReport {
             release: rustix::system::uname().release().to_string_lossy().into_owned(),
@@ -254,6 +271,32 @@ async fn start(
         _ => None,
     };
     Ok((registry, posture))
+}
+
+/// Starts the HTTP client, as for a request.
+async fn egress_finding(
+    registry: &ToolRegistry,
+    policy: &policy::WorkspaceSecurityPolicy,
+    support: &KernelSupport,
+) -> Option<EgressFinding> {
+    Some(match registry.egress_posture().await? {
+        Ok(posture) => {
+            let layers: Vec<_> =
+                Layer::THREAD.map(|layer| layer_finding(layer, policy, support, Some(&posture))).into();
+            EgressFinding {
+                ok: layers.iter().all(|layer| layer.proven || !layer.required),
+                posture: Some(posture.summary().to_owned()),
+                layers,
+                reason: None,
+            }
+        }
+        Err(error) => EgressFinding {
+            ok: false,
+            posture: None,
+            layers: Vec::new(),
+            reason: Some(error.operator_detail().unwrap_or(error.message()).to_owned()),
+        },
+    })
 }
 
 /// Starts a session of the shell, as for a command.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use portcullis_tools::confine::LayerStatus;
 
-use super::{Findings, LinkFinding, ProvenAttempt, ShellFinding, ToolCount};
+use super::{Findings, LayerFinding, LinkFinding, ProvenAttempt, ShellFinding, ToolCount};
 use crate::output::text;
 
 /// All findings.
@@ -72,13 +72,17 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     writeln!(out, "portcullis {} on Linux {}, {}", findings.version, kernel.release, kernel.arch)?;
 
     writeln!(out, "\nlayers, as a thread of ours met them before and after it was confined")?;
-    for layer in &findings.layers {
-        let required = if layer.required { "required" } else { "not required" };
-        writeln!(out, "  {:<12} {} ({required})", layer.layer.as_str(), status(&layer.status))?;
-        for evidence in &layer.evidence {
-            let (before, after) = (evidence.before.to_string(), evidence.after.to_string());
-            writeln!(out, "    {:<48} {}", evidence.canary, met(&before, &after))?;
+    write_layers(out, &findings.layers)?;
+
+    if let Some(egress) = &findings.egress {
+        writeln!(
+            out,
+            "\nrequests, as a thread of the HTTP client met them before and after it was confined"
+        )?;
+        if let Some(reason) = &egress.reason {
+            writeln!(out, "  {:<12} not possible: {}", "egress", text::for_terminal(reason))?;
         }
+        write_layers(out, &egress.layers)?;
     }
 
     if let Some(shell) = &findings.shell {
@@ -109,6 +113,18 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
         writeln!(out, "\nthe tools cannot start: {}", text::for_terminal(error))?;
     }
     out.write_str(verdict(findings))
+}
+
+fn write_layers(out: &mut String, layers: &[LayerFinding]) -> std::fmt::Result {
+    for layer in layers {
+        let required = if layer.required { "required" } else { "not required" };
+        writeln!(out, "  {:<12} {} ({required})", layer.layer.as_str(), status(&layer.status))?;
+        for evidence in &layer.evidence {
+            let (before, after) = (evidence.before.to_string(), evidence.after.to_string());
+            writeln!(out, "    {:<48} {}", evidence.canary, met(&before, &after))?;
+        }
+    }
+    Ok(())
 }
 
 fn write_places(out: &mut String, findings: &Findings) -> std::fmt::Result {
