@@ -63,6 +63,9 @@ pub struct Row {
     pub labels: Vec<Text>,
     /// As [`CallRecord::flow_rule`].
     pub flow_rule: Option<Text>,
+    /// As [`CallRecord::secrets`]; empty in a row of a version without them.
+    #[serde(default)]
+    pub secrets: Vec<Text>,
     /// As [`super::CallEnding::outcome`]; none in a `begin`.
     pub outcome: Option<Outcome>,
     /// [`super::CallEnding::duration`] in microseconds.
@@ -112,6 +115,7 @@ impl Row {
             approval: self.approval,
             labels: self.labels,
             flow_rule: self.flow_rule,
+            secrets: self.secrets,
             posture: self.posture,
         }
     }

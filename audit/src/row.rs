@@ -31,6 +31,9 @@ const MAX_SUBJECTS_BYTES: usize = 40 * 1024;
 /// The most bytes of a row's mounts, of its used mounts, and of its labels.
 const MAX_MOUNTS_BYTES: usize = 4 * 1024;
 
+/// The most bytes of a row's secrets.
+const MAX_SECRETS_BYTES: usize = 1024;
+
 /// The description of a call, the same in its `begin` and its `end`. Only the call's id and the tool's name
 /// are always known: a call of an unknown tool has no tier.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -73,6 +76,9 @@ pub struct CallRecord {
     pub labels: Vec<Text>,
     /// The flow rule that asked about the call or denied it.
     pub flow_rule: Option<Text>,
+    /// The names of the secrets that the host attached to the call's requests, never a value. In a `begin`, those of
+    /// the addresses in its arguments.
+    pub secrets: Vec<Text>,
     /// The confinement layers of the call, named as in `doctor`.
     pub posture: Option<Text>,
 }
@@ -340,6 +346,9 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
         push_string(out, label, MAX_NAME_BYTES);
     });
     field_text(out, "flow_rule", call.flow_rule.as_deref());
+    omitted += field_list(out, "secrets", &call.secrets, MAX_SECRETS_BYTES, |out, name| {
+        push_string(out, name, MAX_NAME_BYTES);
+    });
     field_word(out, "outcome", ending.map(|ending| ending.outcome.as_str()));
     field_number(out, "duration_us", ending.and_then(|ending| ending.duration).map(micros));
     field_number(out, "cpu_us", ending.and_then(|ending| ending.cpu).map(micros));

@@ -50,6 +50,7 @@ compile_error!("Landlock, seccomp and namespaces are Linux's: there is no build 
 
 mod canary;
 mod cgroup;
+mod environment;
 mod error;
 mod file_tree;
 pub mod interrupt;
@@ -80,6 +81,7 @@ pub use rules::{
 pub use {
     canary::Canary,
     cgroup::{ControlGroup, GroupProof, prove_group},
+    environment::take_variable,
     file_tree::{Bind, BuiltTree, FileTree},
     kernel::probe_kernel,
     namespaces::{NamespacedProcess, Namespaces, SeparateUser},

@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "raw system calls; every other module of the project is free of it")]
 
 use std::{
+    ffi::{CStr, CString},
     io, mem,
     os::fd::{AsRawFd as _, BorrowedFd},
     ptr,
@@ -431,6 +432,27 @@ pub(crate) fn unshare(
     let namespaces = namespaces.difference(rustix::thread::UnshareFlags::FILES);
     // SAFETY: no descriptor table is unshared, and there is no other thread.
     Ok(unsafe { rustix::thread::unshare_unsafe(namespaces) }?)
+}
+
+/// Takes a variable out of the environment, and overwrites its value where it stood: the kernel shows the text that a
+/// program began with as `/proc/PID/environ`, whatever the list of variables says since.
+pub(crate) fn take_variable(name: &str, _one_thread: &SingleThreaded) -> Option<Vec<u8>> {
+    let text = CString::new(name).ok().filter(|_| !name.is_empty() && !name.contains('='))?;
+    // SAFETY: the name is a C string. There is no other thread that reads or changes the environment. The value that
+    // `getenv` finds is a C string, which belongs to the program and may be written up to its end (POSIX, environ).
+    unsafe {
+        let value = libc::getenv(text.as_ptr());
+        if value.is_null() {
+            return None;
+        }
+        let bytes = CStr::from_ptr(value).to_bytes().to_vec();
+        for offset in 0..bytes.len() {
+            // Volatile: nothing reads it again, so that the compiler could leave the write out.
+            ptr::write_volatile(value.add(offset), 0);
+        }
+        std::env::remove_var(name);
+        Some(bytes)
+    }
 }
 
 /// The depth of a change to mounts.

@@ -6,6 +6,8 @@
 //! read-only no user here can change anything, so its permissions do not count. An example is a container's
 //! mounted configuration.
 
+mod readers;
+
 use std::{
     ffi::{OsStr, OsString},
     fmt,
@@ -22,6 +24,8 @@ use rustix::{
     fs::{FileType, Mode, OFlags, Stat, StatVfsMountFlags},
     io::Errno,
 };
+
+pub use readers::{GroupReaders, judge_readers};
 
 /// The kind of an object on a file's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +107,21 @@ pub enum TrustError {
         /// The `chmod` mode that forbids it.
         remedy: &'static str,
     },
+    /// Other users may read it, and it holds a secret.
+    #[error(
+        "the file `{}` can be read by {by} (mode {mode:04o}), and holds a secret; right would be `chmod {remedy} {}`",
+        path.display(), path.display()
+    )]
+    Readable {
+        /// The path of the refused file.
+        path: PathBuf,
+        /// The permission bits of its mode.
+        mode: u32,
+        /// The users who may read it.
+        by: &'static str,
+        /// The `chmod` mode that forbids it.
+        remedy: &'static str,
+    },
 }
 
 impl TrustError {
@@ -112,7 +131,7 @@ impl TrustError {
         match self {
             Self::Missing { .. } => true,
             Self::Unusable { source, .. } => source.kind() == io::ErrorKind::NotFound,
-            Self::Kind { .. } | Self::Foreign { .. } | Self::Writable { .. } => false,
+            Self::Kind { .. } | Self::Foreign { .. } | Self::Writable { .. } | Self::Readable { .. } => false,
         }
     }
 }

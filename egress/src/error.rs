@@ -102,7 +102,7 @@ pub enum FetchError {
         /// The method.
         method: Method,
     },
-    /// A header that belongs to the connection or the framing.
+    /// A header that belongs to the connection or the framing, or that carries a credential of this request.
     #[error("the header `{name}` cannot be set")]
     HeaderForbidden {
         /// The header.

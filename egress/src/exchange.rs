@@ -12,8 +12,8 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use crate::{
-    ContentCoding, FetchError, Limits, Request, connection::Connection, decode::Decoder, redirect,
-    target::Target,
+    ContentCoding, Credential, FetchError, Limits, Request, connection::Connection, decode::Decoder,
+    redirect, target::Target,
 };
 
 /// A response.
@@ -35,6 +35,7 @@ pub(crate) async fn exchange(
     connection: Connection,
     target: &Target,
     request: &Request,
+    attached: &[&Credential],
     limits: &Limits,
 ) -> Result<Answer, FetchError> {
     let header_bytes = limits.header_bytes.max(LEAST_HEADER_BYTES);
@@ -46,7 +47,8 @@ pub(crate) async fn exchange(
         .await
         .map_err(|source| fault(target, source))?;
     let mut driver = pin!(driver);
-    let mut answer = pin!(answer(sender, target, request, limits));
+    let outgoing = outgoing(target, request, attached);
+    let mut answer = pin!(answer(sender, target, request, outgoing, limits));
     let mut is_driven = true;
     loop {
         tokio::select! {
@@ -61,9 +63,10 @@ async fn answer(
     mut sender: SendRequest<Full<bytes::Bytes>>,
     target: &Target,
     request: &Request,
+    outgoing: http::Request<Full<bytes::Bytes>>,
     limits: &Limits,
 ) -> Result<Answer, FetchError> {
-    let response = match timeout(limits.first_byte, sender.send_request(outgoing(target, request))).await {
+    let response = match timeout(limits.first_byte, sender.send_request(outgoing)).await {
         Ok(response) => response.map_err(|source| fault(target, source))?,
         Err(_elapsed) => {
             return Err(FetchError::FirstByteTimeout { host: target.host.clone(), limit: limits.first_byte });
@@ -92,7 +95,11 @@ async fn answer(
     Ok(answer(body, wire_bytes, coding))
 }
 
-fn outgoing(target: &Target, request: &Request) -> http::Request<Full<bytes::Bytes>> {
+fn outgoing(
+    target: &Target,
+    request: &Request,
+    attached: &[&Credential],
+) -> http::Request<Full<bytes::Bytes>> {
     let mut outgoing = http::Request::new(Full::new(request.body.clone()));
     *outgoing.method_mut() = request.method.clone();
     *outgoing.uri_mut() = target.path.clone();
@@ -101,6 +108,9 @@ fn outgoing(target: &Target, request: &Request) -> http::Request<Full<bytes::Byt
     headers.extend(request.headers.clone());
     headers.insert(header::ACCEPT_ENCODING, ContentCoding::OFFERED);
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    for credential in attached {
+        headers.insert(credential.header(), credential.value().clone());
+    }
     outgoing
 }
 

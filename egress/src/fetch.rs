@@ -6,8 +6,8 @@ use rustls::ClientConfig;
 use tokio::time::timeout;
 
 use crate::{
-    FetchError, Judge, Limits, Request, Response, address::JudgedAddresses, connection::Connection,
-    exchange::exchange, redirect, resolve::Resolver, target::Target,
+    Credential, FetchError, Judge, Limits, Request, Response, address::JudgedAddresses,
+    connection::Connection, exchange::exchange, redact, redirect, resolve::Resolver, target::Target,
 };
 
 /// Everything that requests need, made before the thread was confined.
@@ -38,7 +38,8 @@ impl Client {
         mut request: Request,
     ) -> Result<Response, FetchError> {
         request.url.set_fragment(None);
-        let mut redirects = 0;
+        let credentials = judge.credentials();
+        let (mut redirects, mut redacted) = (0, false);
         loop {
             request.check(limits)?;
             let target = Target::of(&request.url, &self.ports)?;
@@ -46,7 +47,11 @@ impl Client {
             let addresses = JudgedAddresses::of(&target, &self.resolver, judge, limits).await?;
             let connection = Connection::open(&target, &addresses, &self.tls, limits).await?;
             let address = connection.address;
-            let answer = exchange(connection, &target, &request, limits).await?;
+            let attached = attached(judge, &request)?;
+            let mut answer = exchange(connection, &target, &request, &attached, limits).await?;
+            // Before the headers are read for a redirect: its target could carry the secret on.
+            redacted |= redact::redact_headers(&mut answer.headers, credentials);
+            redacted |= redact::redact(&mut answer.body, credentials);
             if !redirect::is_redirect(answer.status, &answer.headers) {
                 return Ok(Response {
                     url: request.url,
@@ -57,6 +62,7 @@ impl Client {
                     body: answer.body.into(),
                     wire_bytes: answer.wire_bytes,
                     coding: answer.coding,
+                    redacted,
                 });
             }
             if redirects == limits.max_redirects {
@@ -68,4 +74,19 @@ impl Client {
             judge.redirect(&from, &request.url)?;
         }
     }
+}
+
+/// The credentials of one request. A header that the tool has set itself is refused: a server could take either.
+fn attached<'j>(judge: &'j dyn Judge, request: &Request) -> Result<Vec<&'j Credential>, FetchError> {
+    let mut attached: Vec<&Credential> = Vec::new();
+    for credential in judge.credentials() {
+        let name = credential.header();
+        if judge.attaches(credential, &request.url) {
+            if request.headers.contains_key(name) || attached.iter().any(|other| other.header() == name) {
+                return Err(FetchError::HeaderForbidden { name: name.clone() });
+            }
+            attached.push(credential);
+        }
+    }
+    Ok(attached)
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use http::Method;
 use url::Url;
 
-use crate::Limits;
+use crate::{Credential, Limits};
 
 /// Decides about one request and what follows from it. A thread of [`crate::Egress`] calls it, so that an answer
 /// must come at once, without I/O.
@@ -34,6 +34,19 @@ pub trait Judge: Send + Sync {
     /// # Errors
     /// The refusal.
     fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal>;
+
+    /// The secrets that responses are cleaned of, and that [`Self::attaches`] is asked about. Called for each
+    /// request. Default: none.
+    fn credentials(&self) -> &[Credential] {
+        &[]
+    }
+
+    /// Whether the request to this address carries a credential. Called for each credential once all other
+    /// questions about the request are answered and a connection is open, anew after each redirect: a yes means
+    /// that it is sent. Default: no.
+    fn attaches(&self, _credential: &Credential, _url: &Url) -> bool {
+        false
+    }
 
     /// The limits of the request. Called once, before anything else.
     fn limits(&self) -> Limits;

@@ -12,8 +12,11 @@
 //! A connection serves one request and is closed. A pool would belong into `connection.rs`, keyed by the grant
 //! that opened the connection.
 //!
-//! This crate makes no policy: which hosts, methods and addresses are good is the judge's decision. It keeps no
-//! cookies and no cache, and it attaches no secret.
+//! A [`Credential`] of the judge is attached to the requests that the judge names, after all checks. No response
+//! repeats one: the bytes are redacted before anything else sees them.
+//!
+//! This crate makes no policy: which hosts, methods and addresses are good, and which requests carry a credential, is
+//! the judge's decision. It keeps no cookies and no cache.
 //!
 //! ```no_run
 //! # async fn example(judge: std::sync::Arc<dyn portcullis_egress::Judge>) -> Result<(), Box<dyn std::error::Error>> {
@@ -42,12 +45,14 @@
 
 mod address;
 mod connection;
+mod credential;
 mod decode;
 mod error;
 mod exchange;
 mod fetch;
 mod judge;
 mod limits;
+mod redact;
 mod redirect;
 mod request;
 mod resolve;
@@ -55,9 +60,11 @@ mod roots;
 mod target;
 mod thread;
 
+pub use credential::{Credential, InvalidCredential, InvalidSecret, SecretValue};
 pub use error::{EgressError, FetchError};
 pub use judge::{Judge, Refusal};
 pub use limits::Limits;
+pub use redact::redact_text;
 pub use request::{Request, Response};
 pub use resolve::NameSettings;
 pub use roots::{SystemRoots, TrustedRoots};

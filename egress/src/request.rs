@@ -78,6 +78,8 @@ pub struct Response {
     pub wire_bytes: usize,
     /// The compression that was undone.
     pub coding: ContentCoding,
+    /// Whether this response or a redirect before it repeated a credential, which was taken out.
+    pub redacted: bool,
 }
 
 /// Without the query, values of headers and the body.
@@ -92,12 +94,13 @@ impl fmt::Debug for Response {
             .field("body_bytes", &self.body.len())
             .field("wire_bytes", &self.wire_bytes)
             .field("coding", &self.coding)
+            .field("redacted", &self.redacted)
             .finish_non_exhaustive()
     }
 }
 
 /// Headers of the connection (RFC 9110, 7.6.1), of the framing, and those that this crate sets.
-const FORBIDDEN: [HeaderName; 13] = [
+pub(crate) const FORBIDDEN: [HeaderName; 13] = [
     header::HOST,
     header::ACCEPT_ENCODING,
     header::CONNECTION,

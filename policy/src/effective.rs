@@ -12,13 +12,14 @@ use serde::Serialize;
 
 use crate::{
     Approval, AuditSync, Limits, MemoryBytes, MountName, OutputBytes, PolicySource, ProfileName,
-    ProtectedPaths, RequiredLayer,
+    ProtectedPaths, RequiredLayer, SecretName, SecretRule,
     file::{
         Faults, LimitEntries, PlacedValue, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy,
     },
     flow::{FlowRule, resolve_flow},
     limits::{as_millis, as_optional_millis},
     network::{EgressSettings, ProfileNetwork, resolve_egress, resolve_networks},
+    secrets::resolve_secrets,
     shell::{ShellOrAbsence, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
 };
@@ -42,6 +43,8 @@ pub(crate) struct EffectivePolicy {
     #[serde(serialize_with = "serialize_shell")]
     pub(crate) shell: ShellOrAbsence,
     pub(crate) egress: EgressSettings,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) secrets: BTreeMap<SecretName, SecretRule>,
     pub(crate) limits: Limits,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) flow: BTreeSet<FlowRule>,
@@ -170,7 +173,10 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
     }
 
     let shell = resolve_shell(file.shell.as_ref(), &mounts, &limits, faults);
-    let flow = resolve_flow(&file.flow, &mounts, faults).into_iter().map(|rule| rule.value).collect();
+    let networks = resolve_networks(file);
+    let secrets = resolve_secrets(file, &networks, faults);
+    let flow =
+        resolve_flow(&file.flow, &mounts, &secrets, faults).into_iter().map(|rule| rule.value).collect();
     EffectivePolicy {
         version: 1,
         require: match &file.require {
@@ -180,13 +186,14 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         },
         mounts,
         profiles,
-        networks: resolve_networks(file),
+        networks,
         tiers,
         tools,
         protect: resolve_protection(&file.protect, faults),
         audit_sync: file.audit_sync.unwrap_or_default(),
         shell,
         egress: resolve_egress(&file.egress),
+        secrets,
         limits,
         flow,
         modules_dir: file.modules_dir.clone(),

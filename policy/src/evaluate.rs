@@ -1,5 +1,7 @@
 //! Authorizes a call: checks the subjects of its arguments against the tool's assignment.
 
+use std::sync::Arc;
+
 use portcullis_types::{Access, GuestPath, RoleKind};
 use serde::Serialize;
 
@@ -78,9 +80,14 @@ impl WorkspaceSecurityPolicy {
             }
         }
         let shell = self.shell().filter(|_| assignment.profile.is_shell());
+        let network = self.shared_network_of(&assignment.profile);
         let mut grant = Grant {
             mounts: self.shared_mounts_of(&assignment.profile),
-            network: self.shared_network_of(&assignment.profile),
+            secrets: match &network {
+                Some(_) => self.secrets_of(request.tool.name.as_str()),
+                None => Arc::new([]),
+            },
+            network,
             profile: assignment.profile,
             approval: assignment.approval,
             limits: GrantLimits {

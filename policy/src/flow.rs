@@ -13,9 +13,9 @@ use portcullis_types::Access;
 use serde::{Serialize, Serializer};
 
 use crate::{
-    Approval, Grant, MountName,
+    Approval, Grant, MountName, SecretName, SecretRule,
     effective::find_mount,
-    file::{Faults, FlowEntry, LabelWord, PlacedValue, SinkWord},
+    file::{Faults, FlowEntry, LabelWord, PlacedValue, SinkWord, did_you_mean},
     render::quoted_texts,
 };
 
@@ -26,6 +26,8 @@ pub enum FlowLabel {
     Vault,
     /// The network, written `web`.
     Web,
+    /// A secret that a request carried, written `secret:NAME`.
+    Secret(SecretName),
     /// Another mount, written `mount:NAME`.
     Mount(MountName),
 }
@@ -43,6 +45,7 @@ impl fmt::Display for FlowLabel {
         match self {
             Self::Vault => f.write_str("vault"),
             Self::Web => f.write_str("web"),
+            Self::Secret(name) => write!(f, "secret:{name}"),
             Self::Mount(name) => write!(f, "mount:{name}"),
         }
     }
@@ -141,33 +144,49 @@ pub(crate) fn met(rules: &BTreeSet<FlowRule>, grant: &Grant, run: &RunFacts<'_>)
     met.reduce(|strictest, next| if next.approval > strictest.approval { next } else { strictest })
 }
 
-/// Resolves the mounts that rules name. An unknown one is a fault: its rule would do nothing.
+/// Resolves the mounts and secrets that rules name. An unknown one is a fault: its rule would do nothing.
 pub(crate) fn resolve_flow(
     entries: &[FlowEntry],
     mounts: &BTreeMap<MountName, String>,
+    secrets: &BTreeMap<SecretName, SecretRule>,
     faults: &mut Faults<'_>,
 ) -> Vec<PlacedValue<FlowRule>> {
     let rules = entries.iter().map(|entry| {
-        let mut find = |placed: PlacedValue<String>| find_mount(mounts, &placed, faults);
         let after = entry.after.iter().filter_map(|label| {
             let name = match &label.value {
                 LabelWord::Web => return Some(FlowLabel::Web),
+                LabelWord::Secret(name) => return find_secret(secrets, &label.with(name.clone()), faults),
                 LabelWord::Vault => MountName::VAULT,
                 LabelWord::Mount(name) => name,
             };
-            Some(FlowLabel::of_mount(&find(label.with(name.to_owned()))?))
+            Some(FlowLabel::of_mount(&find_mount(mounts, &label.with(name.to_owned()), faults)?))
         });
         let after = after.collect();
         let then = entry.then.iter().filter_map(|sink| {
             Some(match &sink.value {
                 SinkWord::Network => FlowSink::Network,
                 SinkWord::Shell => FlowSink::Shell,
-                SinkWord::Write(name) => FlowSink::Write(find(sink.with(name.clone()))?),
+                SinkWord::Write(name) => {
+                    FlowSink::Write(find_mount(mounts, &sink.with(name.clone()), faults)?)
+                }
             })
         });
         entry.place.with(FlowRule { after, then: then.collect(), approval: entry.approval })
     });
     rules.collect()
+}
+
+fn find_secret(
+    secrets: &BTreeMap<SecretName, SecretRule>,
+    name: &PlacedValue<String>,
+    faults: &mut Faults<'_>,
+) -> Option<FlowLabel> {
+    let found = secrets.get_key_value(name.value.as_str()).map(|(name, _)| FlowLabel::Secret(name.clone()));
+    if found.is_none() && !faults.is_excused(&name.value) {
+        let right = did_you_mean(&name.value, secrets.keys().map(SecretName::as_str));
+        faults.add_at(name, format!("unknown secret; {right}"));
+    }
+    found
 }
 
 /// Writes the rules as a policy file has them.

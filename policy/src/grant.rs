@@ -6,8 +6,8 @@ use portcullis_types::Access;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Approval, MemoryBytes, MetFlowRule, MountName, NetworkGrant, OutputBytes, ProfileName, RequestedSubject,
-    ShellGrant, limits::as_millis,
+    Approval, GrantedSecret, MemoryBytes, MetFlowRule, MountName, NetworkGrant, OutputBytes, ProfileName,
+    RequestedSubject, ShellGrant, limits::as_millis,
 };
 
 /// All that an allowed call gets. Only [`crate::WorkspaceSecurityPolicy::authorize`] makes grants.
@@ -30,12 +30,20 @@ pub struct Grant {
     /// shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Arc<NetworkGrant>>,
+    /// The secrets that the call's requests carry where their hosts cover them, sorted by name; none for a grant
+    /// without a network.
+    #[serde(skip_serializing_if = "has_none")]
+    pub secrets: Arc<[GrantedSecret]>,
     /// The shell that the call's command may run in; none for a call that runs no command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellGrant>,
     /// The flow rule that asks about the call, if one does; [`Self::approval`] is `ask` then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<MetFlowRule>,
+}
+
+fn has_none(secrets: &Arc<[GrantedSecret]>) -> bool {
+    secrets.is_empty()
 }
 
 /// One mount of a grant.

@@ -6,6 +6,7 @@ use crate::{
     HostRule, MountName, Operation, ProfileName,
     file::{Faults, PlacedValue, PolicyFile, ProfileEntry},
     mount::folders_overlap,
+    secrets::{check_environment, check_headers},
     shipped::SHELL_EXEC,
 };
 
@@ -21,6 +22,8 @@ pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     no_tier_reaches_the_vault(file, faults);
     no_profile_has_vault_and_hosts(file, faults);
     no_shell_has_hosts(file, faults);
+    check_headers(file, faults);
+    check_environment(file, faults);
     for operation in Operation::ALL {
         an_operation_has_nothing_itself(operation, file, faults);
         steps_share_no_mount(operation, file, faults);

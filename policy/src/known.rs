@@ -55,35 +55,43 @@ impl KnownTools {
         self.has_unreadable && nearest(name, self.names.iter().map(String::as_str)).is_none()
     }
 
-    /// The fault of an entry that names no known tool.
-    fn fault(&self, name: &str) -> String {
+    /// The fault of a place that names no known tool.
+    fn fault(&self, name: &str, is_entry: bool) -> String {
         if let Some(tool) = self.aliases.get(name) {
-            return format!("this is another name of `{tool}`; write `[tools.{tool}]`");
+            let right = if is_entry { format!("[tools.{tool}]") } else { tool.clone() };
+            return format!("this is another name of `{tool}`; write `{right}`");
         }
         let right = did_you_mean(name, self.names.iter().map(String::as_str));
-        format!(
-            "no tool has this name: {right}; write `optional = true` in an entry whose tool is not always here"
-        )
+        let remedy = "; write `optional = true` in an entry whose tool is not always here";
+        format!("no tool has this name: {right}{}", if is_entry { remedy } else { "" })
     }
 }
 
-/// An entry for a tool in a policy text, with its place.
+/// An entry for a tool in a policy text, or a tool that a secret names, with its place.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolPlace {
     name: ToolName,
     optional: bool,
+    /// Whether it is an entry `[tools.NAME]`, which may be optional.
+    is_entry: bool,
     /// The place, with an empty message.
     place: PolicyFault,
 }
 
 impl ToolPlace {
     pub(crate) fn new(name: &PlacedValue<ToolName>, optional: bool, faults: &Faults<'_>) -> Self {
-        Self { name: name.value.clone(), optional, place: faults.fault_at(name.at, &name.key, "") }
+        let place = faults.fault_at(name.at, &name.key, "");
+        Self { name: name.value.clone(), optional, is_entry: true, place }
+    }
+
+    /// A tool that a secret names.
+    pub(crate) fn of_secret(name: &PlacedValue<ToolName>, faults: &Faults<'_>) -> Self {
+        Self { is_entry: false, ..Self::new(name, false, faults) }
     }
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Checks every entry `[tools.NAME]` against the known tools: those of the operator's policy with all its
+    /// Checks every entry `[tools.NAME]`, and every tool of a secret, against the known tools: those of the operator's policy with all its
     /// sandbox sections, and those of the overlay. Call this after the registry is built and before it serves
     /// a call.
     ///
@@ -95,7 +103,7 @@ impl WorkspaceSecurityPolicy {
     pub fn check_tools(&self, known: &KnownTools) -> Result<Vec<PolicyFault>, PolicyError> {
         let (mut faults, mut warnings) = (Vec::new(), Vec::new());
         let (mut faults_out, mut warnings_out) = (0, 0);
-        for ToolPlace { name, optional, place } in self.tool_places() {
+        for ToolPlace { name, optional, is_entry, place } in self.tool_places() {
             if known.names.contains(name.as_str()) {
                 continue;
             }
@@ -110,7 +118,7 @@ impl WorkspaceSecurityPolicy {
                 // Counted before the message is made: making it compares the name with every known one.
                 faults_out += 1;
             } else {
-                let message = known.fault(name.as_str());
+                let message = known.fault(name.as_str(), *is_entry);
                 faults.push(PolicyFault { message, ..place.clone() });
             }
         }

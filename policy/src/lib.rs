@@ -32,6 +32,7 @@ mod network;
 mod operation;
 mod protect;
 mod repository;
+mod secrets;
 mod shell;
 
 mod file;
@@ -67,7 +68,7 @@ pub use known::KnownTools;
 pub use layer::{AuditSync, RequiredLayer};
 pub use limits::{FileBytes, Limits, MemoryBytes, OutputBytes};
 pub use mount::MountSpec;
-pub use name::{InvalidName, MountName, ProfileName};
+pub use name::{InvalidName, MountName, ProfileName, SecretName};
 pub use network::{
     Authority, EgressSettings, Host, HostName, HostRule, HttpMethod, InvalidHost, InvalidHostRule,
     InvalidPrivateEndpoint, InvalidUrl, JudgedAddress, JudgedRequest, MAX_URL_BYTES, NetworkGrant,
@@ -77,6 +78,9 @@ pub use operation::Operation;
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use repository::RepositoryMarks;
+pub use secrets::{
+    GrantedSecret, InvalidSecretHeader, InvalidSecretSource, SecretHeader, SecretRule, SecretSource,
+};
 pub use shell::{InvalidVariable, ShellAbsence, ShellGrant, ShellPolicy, VariableName};
 pub use shipped::{shipped_names, shipped_tools};
 pub use source::{DEFAULT_POLICY, LoadOptions, PolicySource};

@@ -1,11 +1,11 @@
-//! The names of mounts and profiles, which the operator chooses.
+//! The names of mounts, profiles and secrets, which the operator chooses.
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
-/// The longest name of a mount or a profile.
+/// The longest name of a mount, a profile or a secret.
 const MAX_NAME_BYTES: usize = 64;
 
 /// The name of a mount: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`. It is the first component of the
@@ -17,7 +17,11 @@ pub struct MountName(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProfileName(Arc<str>);
 
-/// A text that cannot name a mount or a profile.
+/// The name of a secret: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretName(Arc<str>);
+
+/// A text that cannot name a mount, a profile or a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a name of a {what}: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
 pub struct InvalidName {
@@ -38,18 +42,33 @@ impl MountName {
     /// # Errors
     /// [`InvalidName`] with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
-        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
-        if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(allowed) {
-            Ok(Self(text.into()))
-        } else {
-            Err(InvalidName { name: text.to_owned(), what: "mount", allowed: "a-z, 0-9, `_` and `-`" })
-        }
+        small("mount", text).map(Self)
     }
 
     /// Whether this is the vault.
     #[must_use]
     pub fn is_vault(&self) -> bool {
         self.as_str() == Self::VAULT
+    }
+}
+
+impl SecretName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`InvalidName`] with the text.
+    pub fn parse(text: &str) -> Result<Self, InvalidName> {
+        small("secret", text).map(Self)
+    }
+}
+
+/// A name of the small alphabet.
+fn small(what: &'static str, text: &str) -> Result<Arc<str>, InvalidName> {
+    let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+    if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(allowed) {
+        Ok(text.into())
+    } else {
+        Err(InvalidName { name: text.to_owned(), what, allowed: "a-z, 0-9, `_` and `-`" })
     }
 }
 
@@ -138,7 +157,7 @@ macro_rules! is_text {
     )*};
 }
 
-is_text!(MountName, ProfileName);
+is_text!(MountName, ProfileName, SecretName);
 
 #[cfg(test)]
 mod tests {

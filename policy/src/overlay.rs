@@ -15,6 +15,7 @@ use crate::{
     },
     flow::resolve_flow,
     network::{reduce_egress, reduce_network},
+    secrets::reduce_secrets,
     shell::reduce_shell,
 };
 
@@ -45,8 +46,9 @@ pub(crate) fn reduce(policy: &mut EffectivePolicy, reduction: &Reduction, faults
         reduce_shell(&mut policy.shell, shell, &policy.mounts, faults);
     }
     reduce_egress(&mut policy.egress, &reduction.egress, faults);
+    reduce_secrets(&mut policy.secrets, &reduction.secrets, faults);
     reduce_limits(policy, &reduction.limits, faults);
-    for rule in resolve_flow(&reduction.flow, &policy.mounts, faults) {
+    for rule in resolve_flow(&reduction.flow, &policy.mounts, &policy.secrets, faults) {
         if !policy.flow.insert(rule.value.clone()) {
             takes_nothing(&rule, faults);
         }

@@ -10,8 +10,8 @@ use portcullis_types::SandboxTier;
 
 use crate::{
     AuditSync, EgressSettings, GrantedMount, HostRule, Limits, LoadOptions, MountSpec, NetworkGrant,
-    PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedPaths, RequiredLayer, ShellAbsence,
-    ShellPolicy,
+    PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedPaths, RequiredLayer, SecretName,
+    SecretRule, ShellAbsence, ShellPolicy,
     effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
@@ -56,6 +56,8 @@ impl WorkspaceSecurityPolicy {
         warnings::look(&file, &mut faults);
         let mut places: Vec<ToolPlace> =
             file.tools.iter().map(|entry| ToolPlace::new(&entry.name, entry.optional, &faults)).collect();
+        let of_secrets = file.secrets.iter().flat_map(|secret| &secret.tools);
+        places.extend(of_secrets.map(|tool| ToolPlace::of_secret(tool, &faults)));
         for (tier, reduction) in &file.sandbox {
             if *tier == options.sandbox_tier {
                 reduce(&mut effective, reduction, &mut faults);
@@ -232,6 +234,11 @@ impl WorkspaceSecurityPolicy {
     #[must_use]
     pub fn egress(&self) -> &EgressSettings {
         &self.effective.egress
+    }
+
+    /// The secrets, sorted by name: their sources and audiences, never a value.
+    pub fn secrets(&self) -> impl Iterator<Item = (&SecretName, &SecretRule)> {
+        self.effective.secrets.iter()
     }
 
     /// The digest of the effective policy.

@@ -10,6 +10,7 @@ use crate::{
     flow::{write_flow, write_flow_summary},
     limits::in_largest_unit,
     network::{network_summary, write_egress, write_network},
+    secrets::{write_secrets, write_secrets_summary},
     shell::{shell_summary, write_shell, write_shell_demands},
 };
 
@@ -78,6 +79,7 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
     }
     write_shell(out, &policy.shell)?;
     write_egress(out, &policy.egress)?;
+    write_secrets(out, &policy.secrets)?;
     let limits = &policy.limits;
     writeln!(out, "\n[limits]")?;
     writeln!(out, "concurrency = {}", limits.concurrency)?;
@@ -200,6 +202,7 @@ fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result
         }
         writeln!(out, "  {name:<24} {}", parts.join(", "))?;
     }
+    write_secrets_summary(out, &policy.secrets)?;
     write_flow_summary(out, &policy.flow)
 }
 
@@ -243,6 +246,16 @@ mod tests {
     use super::*;
     use crate::{LoadOptions, PolicySource, file::keys};
 
+    /// Further lines of `[secrets.s]`, and a profile that reaches its host.
+    macro_rules! secret {
+        (from) => { "from = \"env:S\"\n" };
+        (hosts) => { "hosts = [\"https://a.example\"]\n" };
+        (header) => { "header = \"X-Key\"\n" };
+        (tools) => { "tools = [\"file_read\"]\n" };
+        (net) => { "[profiles.Net]\nhosts = [\"https://*\"]\n" };
+        ($first:ident, $($rest:ident),+) => { concat!(secret!($first), $(secret!($rest)),+) };
+    }
+
     /// The mounts and profiles to which the samples refer.
     const BASE: &str = "version = 1\nrequire = [\"landlock\"]\nmounts = { shared = \"s\", tmp = \"t\" }\n[profiles.P]\n\
         mounts = { shared = \"write\" }\n[profiles.Q]\nmounts = { tmp = \"read\" }\n";
@@ -262,6 +275,16 @@ mod tests {
         keys: &'static [&'static str],
         values: &'static [(&'static str, &'static str, &'static str)],
     }
+
+    /// The values of `[secrets.s]`, whose keys must be there together, in five orders.
+    const SECRET_FROM: &str = concat!("\"env:S\"\n", secret!(hosts, header, tools, net));
+    const SECRET_HOSTS: &str = concat!("[\"https://a.example\"]\n", secret!(from, header, tools, net));
+    const SECRET_HEADER: &str = concat!("\"X-Key\"\n", secret!(from, hosts, tools, net));
+    const SECRET_TOOLS: &str = concat!("[\"file_read\"]\n", secret!(from, hosts, header, net));
+    const SECRET_ENABLED: &str = concat!("false\n", secret!(from, hosts, header, tools, net));
+
+    const REDUCED_SECRET: &str =
+        concat!("{ s = { enabled = false } }\n[secrets.s]\n", secret!(from, hosts, header, tools, net));
 
     const SAMPLES: &[Sample] = &[
         Sample {
@@ -366,6 +389,17 @@ mod tests {
             ],
         },
         Sample {
+            section: "secrets.s",
+            keys: keys::SECRET,
+            values: &[
+                ("from", SECRET_FROM, "[secrets.s]\nfrom = \"env:S\""),
+                ("hosts", SECRET_HOSTS, "hosts = [\"https://a.example\"]"),
+                ("header", SECRET_HEADER, "header = \"x-key: {secret}\""),
+                ("tools", SECRET_TOOLS, "tools = [\"file_read\"]"),
+                ("enabled", SECRET_ENABLED, "tools = [\"file_read\"]\nenabled = false"),
+            ],
+        },
+        Sample {
             section: "limits",
             keys: keys::LIMITS,
             values: &[
@@ -420,6 +454,7 @@ mod tests {
                 ("protect", "{ paths = [\"Makefile\"] }", "\"makefile\""),
                 ("shell", "{ posture = \"strong\" }\n[shell]\nenabled = true", "posture = \"strong\""),
                 ("egress", "{ max_redirects = 3 }", "max_redirects = 3"),
+                ("secrets", REDUCED_SECRET, "tools = [\"file_read\"]\nenabled = false"),
                 ("limits", "{ concurrency = 3 }", "concurrency = 3"),
                 (
                     "flow",

@@ -4,12 +4,15 @@ use std::{
     ffi::OsString,
     io,
     path::{Path, PathBuf},
-    sync::mpsc::{self, RecvTimeoutError},
+    sync::{
+        OnceLock,
+        mpsc::{self, RecvTimeoutError},
+    },
     time::Duration,
 };
 
 use portcullis_tools::{
-    PolicyFiles, ToolRegistry, describing_builder, runtime_builder, runtime_builder_with, shell::ShellPlace,
+    PolicyFiles, TakenVariables, ToolRegistry, describing_builder, runtime_builder_with, shell::ShellPlace,
 };
 use portcullis_types::RunnerBootstrapEnvelope;
 use sha2::{Digest, Sha256};
@@ -25,6 +28,9 @@ use crate::{
 
 /// How long a start may take before the terminal shows the reason.
 const SLOW_START: Duration = Duration::from_millis(400);
+
+/// The values of secrets that were taken out of the environment, which belongs to the process like these.
+static TAKEN: OnceLock<TakenVariables> = OnceLock::new();
 
 /// The length of the workspace's hash in the name of its state folder.
 const WORKSPACE_HASH_CHARS: usize = 16;
@@ -53,7 +59,27 @@ pub(crate) fn envelope(common: &Common) -> Result<RunnerBootstrapEnvelope, CliEr
     envelope.sandbox_tier = common.sandbox_tier;
     envelope.policy.clone_from(&common.policy);
     envelope.compiler = Some(PathBuf::from(OWN_PROGRAM));
+    take_variables(&envelope);
     Ok(envelope)
+}
+
+/// Takes the policy's secrets out of the environment. Every command begins with its envelope, on the only thread.
+/// Warnings and faults of the policy are told where it is loaded to be obeyed.
+fn take_variables(envelope: &RunnerBootstrapEnvelope) {
+    let quiet = tracing::subscriber::NoSubscriber::default();
+    let policy = tracing::subscriber::with_default(quiet, || {
+        let files = PolicyFiles::find(envelope).ok()?;
+        // Most policies have none, and are not read twice.
+        files.operator_text().contains("env:").then(|| files.load(envelope.sandbox_tier).ok())?
+    });
+    if let Some(policy) = policy {
+        let _ = TAKEN.get_or_init(|| TakenVariables::take(&policy));
+    }
+}
+
+/// The policy files of an envelope.
+pub(crate) fn policy_files(envelope: &RunnerBootstrapEnvelope) -> Result<PolicyFiles, CliError> {
+    Ok(PolicyFiles::find(envelope)?.with_taken(TAKEN.get().cloned().unwrap_or_default()))
 }
 
 /// As [`envelope`], with foreign modules.
@@ -82,7 +108,7 @@ pub(crate) async fn registry(
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    Ok(runtime_builder(envelope).await?.shell(shell).build()?)
+    Ok(runtime_builder_with(envelope, &policy_files(envelope)?).await?.shell(shell).build()?)
 }
 
 /// A registry that is only described, under a policy, without the workspace's folders.

@@ -14,7 +14,9 @@ use portcullis_confine::{
     Layer, Requirement, probe_kernel,
     trusted::{self, TrustError},
 };
-use portcullis_policy::{DEFAULT_POLICY, LoadOptions, PolicySource, RequiredLayer, WorkspaceSecurityPolicy};
+use portcullis_policy::{
+    DEFAULT_POLICY, LoadOptions, PolicySource, RequiredLayer, SecretName, WorkspaceSecurityPolicy,
+};
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 
 use crate::{
@@ -28,7 +30,7 @@ use crate::{
     sandbox::{CompileLimits, HostWasmToolRunner, RunnerConfig},
     shell::ShellPlace,
     state,
-    web::GateTerms,
+    web::{GateTerms, SecretError, SecretPlace, TakenVariables},
 };
 
 /// The overlay in a workspace, which may only restrict the operator's policy.
@@ -113,12 +115,14 @@ async fn build_from(
     }
     state::prepare(&envelope.state)?;
     let folder = files.modules_folder(&policy)?;
+    let secrets = files.secrets(&policy);
     let private = PrivatePaths {
         state: Some(envelope.state.clone()),
         policy: files.operator.path.clone(),
         // A tool with write access there could plant a module for the next start.
         modules: folder.clone(),
         overlay: files.overlay.as_ref().and_then(|overlay| overlay.path.clone()),
+        secrets: secrets.iter().filter_map(SecretPlace::file).collect(),
     };
     let mounts = Arc::new(match workspace {
         MountsOf::Workspace => MountTable::open(&envelope.workspace, policy.mounts(), &private)?,
@@ -140,6 +144,7 @@ async fn build_from(
         seccomp: requirement(&policy, Layer::Seccomp),
         ports: policy.network_ports(),
         ca: files.ca(&policy)?,
+        secrets,
     };
     let mut builder = ToolRegistry::builder()
         .policy(policy)
@@ -220,6 +225,7 @@ fn requirement(policy: &WorkspaceSecurityPolicy, layer: Layer) -> Requirement {
 pub struct PolicyFiles {
     operator: PolicyText,
     overlay: Option<PolicyText>,
+    taken: TakenVariables,
 }
 
 #[derive(Debug, Clone)]
@@ -251,7 +257,7 @@ impl PolicyFiles {
             }
             found => found?,
         };
-        Ok(Self { operator, overlay })
+        Ok(Self { operator, overlay, taken: TakenVariables::default() })
     }
 
     /// The operator's policy alone, found in the usual places, else the shipped default: for a registry that
@@ -260,7 +266,7 @@ impl PolicyFiles {
     /// # Errors
     /// [`BootstrapError::PolicyFile`] for a file that exists and cannot be read.
     pub fn without_workspace() -> Result<Self, BootstrapError> {
-        Ok(Self { operator: PolicyText::of_operator()?, overlay: None })
+        Ok(Self::alone(PolicyText::of_operator()?))
     }
 
     /// One file as the operator's policy, without an overlay and without the trust check: to show, not to
@@ -269,7 +275,29 @@ impl PolicyFiles {
     /// # Errors
     /// [`BootstrapError::PolicyFile`] if the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, BootstrapError> {
-        Ok(Self { operator: PolicyText::read(path)?, overlay: None })
+        Ok(Self::alone(PolicyText::read(path)?))
+    }
+
+    fn alone(operator: PolicyText) -> Self {
+        Self { operator, overlay: None, taken: TakenVariables::default() }
+    }
+
+    /// The same files, with values of secrets that [`TakenVariables::take`] took out of the environment.
+    #[must_use]
+    pub fn with_taken(mut self, taken: TakenVariables) -> Self {
+        self.taken = taken;
+        self
+    }
+
+    /// The secrets of a policy that was loaded from these files, sorted by name, each with the reason why its value
+    /// cannot be used. Reads the values and drops them.
+    #[must_use]
+    pub fn examine_secrets(
+        &self,
+        policy: &WorkspaceSecurityPolicy,
+    ) -> Vec<(SecretName, Option<SecretError>)> {
+        let examine = |place: SecretPlace| (place.name().clone(), place.read().err());
+        self.secrets(policy).into_iter().map(examine).collect()
     }
 
     /// Why a start would refuse the operator's file although it was read: another user could change it.
@@ -328,6 +356,12 @@ impl PolicyFiles {
     fn modules_folder(&self, policy: &WorkspaceSecurityPolicy) -> Result<Option<PathBuf>, BootstrapError> {
         let dir = policy.modules_dir().map(|dir| modules_path(dir, self.operator.path.as_deref()));
         Ok(dir.transpose()?)
+    }
+
+    /// The places of the secrets.
+    fn secrets(&self, policy: &WorkspaceSecurityPolicy) -> Vec<SecretPlace> {
+        let file = self.operator.path.as_deref();
+        policy.secrets().map(|secret| SecretPlace::new(secret, file, &self.taken)).collect()
     }
 
     /// The file with further trusted certificates.

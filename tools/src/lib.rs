@@ -62,6 +62,7 @@ pub use portcullis_sandbox::{
 };
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};
+pub use web::{SecretError, TakenVariables};
 
 /// Re-exported for callers.
 pub use portcullis_types::{EventFn, ToolCall, ToolResult};

@@ -33,6 +33,7 @@ fn full(text: &str) -> (Arc<CallRecord>, CallEnding) {
         approval: some(),
         labels: vec![Arc::clone(&text); 200],
         flow_rule: some(),
+        secrets: vec![Arc::clone(&text); 200],
         posture: some(),
     };
     let ending = CallEnding {
@@ -96,14 +97,14 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         (
             "begin",
             concat!(
-                r#""code":null,"rule":null,"approval":"not_required","labels":["vault"],"flow_rule":null,"outcome":null,"duration_us":null,"#,
+                r#""code":null,"rule":null,"approval":"not_required","labels":["vault"],"flow_rule":null,"secrets":[],"outcome":null,"duration_us":null,"#,
                 r#""cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":null,"mounts_used":[],"#,
             ),
         ),
         (
             "end",
             concat!(
-                r#""code":"mount_read_only","rule":null,"approval":"not_required","labels":["vault"],"flow_rule":null,"outcome":"denied","#,
+                r#""code":"mount_read_only","rule":null,"approval":"not_required","labels":["vault"],"flow_rule":null,"secrets":[],"outcome":"denied","#,
                 r#""duration_us":90,"cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":true,"#,
                 r#""mounts_used":["shared"],"#,
             ),

@@ -1,6 +1,7 @@
 //! Requests as a tool makes them, over confined threads, against servers that behave and servers that do not.
 
 mod confinement;
+mod credentials;
 mod endings;
 mod framing;
 mod names;

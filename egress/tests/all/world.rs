@@ -18,8 +18,8 @@ use std::{
 
 use portcullis_confine::{Canary, Layer, Requirement, probe_kernel};
 use portcullis_egress::{
-    CancellationToken, Egress, EgressSettings, FetchError, Judge, Limits, Method, NameSettings, Refusal,
-    Request, Response, SystemRoots, TrustedRoots, Url,
+    CancellationToken, Credential, Egress, EgressSettings, FetchError, Judge, Limits, Method, NameSettings,
+    Refusal, Request, Response, SystemRoots, TrustedRoots, Url,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -99,6 +99,9 @@ pub(crate) struct Asked {
     pub(crate) limits: Limits,
     pub(crate) refused: Vec<IpAddr>,
     pub(crate) questions: Mutex<Vec<String>>,
+    pub(crate) credentials: Vec<Credential>,
+    /// The ports whose requests carry every credential.
+    pub(crate) audience: Vec<u16>,
 }
 
 impl Asked {
@@ -124,6 +127,15 @@ impl Judge for Asked {
     fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
         self.note(format!("{} to {}", from.path(), to.path()));
         Ok(())
+    }
+
+    fn credentials(&self) -> &[Credential] {
+        &self.credentials
+    }
+
+    fn attaches(&self, credential: &Credential, url: &Url) -> bool {
+        self.note(format!("{} to {}", credential.name(), url.path()));
+        url.port().is_some_and(|port| self.audience.contains(&port))
     }
 
     fn limits(&self) -> Limits {

@@ -64,7 +64,8 @@ fn label(word: &str) -> Result<LabelWord, String> {
         ("web", _) => Ok(LabelWord::Web),
         (_, Some(("mount", "vault"))) => Err("the label of this mount is `vault`".to_owned()),
         (_, Some(("mount", name))) => Ok(LabelWord::Mount(name.to_owned())),
-        _ => Err("unknown label; known are `vault`, `web` and `mount:NAME`".to_owned()),
+        (_, Some(("secret", name))) => Ok(LabelWord::Secret(name.to_owned())),
+        _ => Err("unknown label; known are `vault`, `web`, `secret:NAME` and `mount:NAME`".to_owned()),
     }
 }
 

@@ -4,16 +4,18 @@
 /// An operator's policy.
 pub(crate) const POLICY: &[&str] = &[
     "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "modules",
-    "shell", "egress", "limits", "flow",
+    "shell", "egress", "secrets", "limits", "flow",
 ];
 
 /// A `[sandbox.TIER]` section.
 pub(crate) const SANDBOX: &[&str] =
-    &["require", "profiles", "tiers", "tools", "protect", "shell", "egress", "limits", "flow"];
+    &["require", "profiles", "tiers", "tools", "protect", "shell", "egress", "secrets", "limits", "flow"];
 
 /// An overlay.
-pub(crate) const OVERLAY: &[&str] =
-    &["version", "require", "profiles", "tiers", "tools", "protect", "shell", "egress", "limits", "flow"];
+pub(crate) const OVERLAY: &[&str] = &[
+    "version", "require", "profiles", "tiers", "tools", "protect", "shell", "egress", "secrets", "limits",
+    "flow",
+];
 
 /// The keys that an operator's policy may have and an overlay may not.
 pub(crate) const OPERATORS_ALONE: &[&str] = &["mounts", "sandbox", "audit", "modules"];
@@ -65,6 +67,12 @@ pub(crate) const EGRESS: &[&str] = &["allow_private", "ca", "max_response", "max
 
 /// The keys of `[egress]` that a reduction may not have: they only add.
 pub(crate) const EGRESS_OPERATORS_ALONE: &[&str] = &["allow_private", "ca"];
+
+/// `[secrets.NAME]`.
+pub(crate) const SECRET: &[&str] = &["from", "hosts", "header", "tools", "enabled"];
+
+/// The keys of `[secrets.NAME]` that a reduction may not have.
+pub(crate) const SECRET_OPERATORS_ALONE: &[&str] = &["from", "header"];
 
 /// `[limits]`, of a policy and of a reduction.
 pub(crate) const LIMITS: &[&str] =

@@ -5,7 +5,7 @@
 //! - `section`: walks tables and refuses unknown keys.
 //! - `value`: parses single values.
 //! - `model`: the values of a text.
-//! - `read`, `reduction`: read the two shapes of a file; `shell`, `network`, `flow`: sections of both.
+//! - `read`, `reduction`: read the two shapes of a file; `shell`, `network`, `secrets`, `flow`: sections of both.
 //!
 //! `effective` and `overlay` resolve names; `invariants` checks what every policy must keep.
 
@@ -16,6 +16,7 @@ mod model;
 mod network;
 mod read;
 mod reduction;
+mod secrets;
 mod section;
 mod shell;
 mod syntax;
@@ -24,8 +25,8 @@ mod value;
 pub(crate) use faults::{Faults, further};
 pub(crate) use model::{
     EgressEntries, FlowEntry, LabelWord, LimitEntries, MountEntry, NetworkEntries, PlacedValue, PolicyFile,
-    ProfileEntry, ProtectEntries, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction,
-    ShellEntries, SinkWord, TierEntry, ToolEntry,
+    ProfileEntry, ProtectEntries, ReducedAccess, ReducedProfile, ReducedSecret, ReducedTier, ReducedTool,
+    Reduction, SecretEntry, ShellEntries, SinkWord, TierEntry, ToolEntry,
 };
 pub(crate) use read::read_policy;
 pub(crate) use reduction::read_overlay;

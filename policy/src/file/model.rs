@@ -6,8 +6,8 @@ use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
     Approval, AuditSync, FileBytes, HostRule, HttpMethod, MemoryBytes, MountName, Operator, OutputBytes,
-    PrivateEndpoint, ProfileName, RequiredLayer, ResponseBytes, VariableName, commands::CommandPattern,
-    protect::Pattern,
+    PrivateEndpoint, ProfileName, RequiredLayer, ResponseBytes, SecretHeader, SecretName, SecretSource,
+    VariableName, commands::CommandPattern, protect::Pattern,
 };
 
 /// A value and its place in the text.
@@ -41,6 +41,7 @@ pub(crate) struct PolicyFile {
     pub(crate) modules_dir: Option<String>,
     pub(crate) shell: Option<ShellEntries<Access>>,
     pub(crate) egress: EgressEntries,
+    pub(crate) secrets: Vec<SecretEntry>,
     pub(crate) limits: LimitEntries,
     pub(crate) flow: Vec<FlowEntry>,
 }
@@ -61,6 +62,7 @@ pub(crate) struct FlowEntry {
 pub(crate) enum LabelWord {
     Vault,
     Web,
+    Secret(String),
     Mount(String),
 }
 
@@ -161,6 +163,17 @@ pub(crate) struct EgressEntries {
     pub(crate) max_redirects: Option<PlacedValue<u32>>,
 }
 
+/// `[secrets.NAME]`. Every key but `enabled` must be there.
+#[derive(Debug)]
+pub(crate) struct SecretEntry {
+    pub(crate) name: PlacedValue<SecretName>,
+    pub(crate) source: SecretSource,
+    pub(crate) hosts: Vec<PlacedValue<HostRule>>,
+    pub(crate) header: PlacedValue<SecretHeader>,
+    pub(crate) tools: Vec<PlacedValue<ToolName>>,
+    pub(crate) enabled: Option<bool>,
+}
+
 /// The content of a `[sandbox.TIER]` section or of a workspace's overlay.
 #[derive(Debug, Default)]
 pub(crate) struct Reduction {
@@ -171,6 +184,7 @@ pub(crate) struct Reduction {
     pub(crate) protect: Vec<PlacedValue<Pattern>>,
     pub(crate) shell: Option<ShellEntries<ReducedAccess>>,
     pub(crate) egress: EgressEntries,
+    pub(crate) secrets: Vec<ReducedSecret>,
     pub(crate) limits: LimitEntries,
     pub(crate) flow: Vec<FlowEntry>,
 }
@@ -207,6 +221,15 @@ pub(crate) struct ReducedTool {
     pub(crate) timeout: Option<PlacedValue<Duration>>,
     pub(crate) memory: Option<PlacedValue<MemoryBytes>>,
     pub(crate) max_output_bytes: Option<PlacedValue<OutputBytes>>,
+    pub(crate) enabled: Option<PlacedValue<bool>>,
+}
+
+/// `[secrets.NAME]` of a reduction. The lists are those that stay.
+#[derive(Debug)]
+pub(crate) struct ReducedSecret {
+    pub(crate) name: PlacedValue<String>,
+    pub(crate) hosts: Option<PlacedValue<Vec<PlacedValue<HostRule>>>>,
+    pub(crate) tools: Option<PlacedValue<Vec<PlacedValue<ToolName>>>>,
     pub(crate) enabled: Option<PlacedValue<bool>>,
 }
 

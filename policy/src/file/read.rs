@@ -17,6 +17,7 @@ use super::{
     model::{PlacedValue, ProtectEntries},
     network::{egress, network},
     reduction::read_reduction,
+    secrets::secret,
     section::{Section, SectionEntry},
     shell::shell,
     syntax,
@@ -67,6 +68,11 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
                 .section("egress", faults)
                 .map(|section| egress(&section, faults))
                 .unwrap_or_default(),
+            secrets: root
+                .entries_of("secrets", faults)
+                .iter()
+                .filter_map(|entry| secret(entry, faults))
+                .collect(),
             limits: root
                 .section("limits", faults)
                 .map(|section| limits(&section, faults))

@@ -8,6 +8,7 @@ use super::{
     keys,
     network::{network, reduced_egress},
     read::{check_version, is_optional, layers, protect_more, with_root},
+    secrets::reduced_secret,
     section::{Section, SectionEntry},
     shell::shell,
     value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
@@ -60,6 +61,11 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             .section("egress", faults)
             .map(|section| reduced_egress(&section, faults))
             .unwrap_or_default(),
+        secrets: section
+            .entries_of("secrets", faults)
+            .iter()
+            .filter_map(|entry| reduced_secret(entry, faults))
+            .collect(),
         limits: section.section("limits", faults).map(|section| limits(&section, faults)).unwrap_or_default(),
         flow: flow(section, faults),
     }

@@ -1,11 +1,11 @@
 //! One element of `hosts`: a scheme, a host or a pattern of hosts, and a port.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::SocketAddr, str::FromStr};
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-use super::{Authority, Host, HostName, InvalidHost, Scheme};
+use super::{Authority, Host, HostName, InvalidHost, PrivateEndpoint, Scheme};
 
 /// A rule of `hosts`, as `https://api.example.com`, `https://*.example.com:8443` or `https://*`.
 ///
@@ -91,6 +91,21 @@ impl HostRule {
                 (HostPattern::One(_), HostPattern::Below(_) | HostPattern::Any)
                 | (HostPattern::Below(_), HostPattern::Any) => false,
             }
+    }
+
+    /// Whether it stands for every host.
+    pub(crate) fn is_any_host(&self) -> bool {
+        self.hosts == HostPattern::Any
+    }
+
+    /// The endpoint that it names, if its host is written as an address.
+    pub(crate) fn endpoint(&self) -> Option<PrivateEndpoint> {
+        match &self.hosts {
+            HostPattern::One(Host::Address(address)) => {
+                Some(PrivateEndpoint::Address(SocketAddr::new(address.to_canonical(), self.port)))
+            }
+            HostPattern::One(Host::Name(_)) | HostPattern::Below(_) | HostPattern::Any => None,
+        }
     }
 
     /// The port.

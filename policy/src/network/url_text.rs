@@ -36,7 +36,7 @@ pub enum InvalidUrl {
 }
 
 /// Parses the URL of a request. The result has a canonical host and no fragment, which is never sent.
-pub(super) fn parse_url(text: &str) -> Result<(Url, Authority), InvalidUrl> {
+pub(crate) fn parse_url(text: &str) -> Result<(Url, Authority), InvalidUrl> {
     check_characters(text)?;
     check_absolute(text)?;
     canonical(Url::parse(text))

@@ -10,5 +10,6 @@ mod model;
 mod network;
 mod random;
 mod reduce;
+mod secrets;
 mod shell;
 mod support;

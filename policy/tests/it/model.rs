@@ -49,7 +49,14 @@ fn model_loads(lines: &Lines) -> bool {
             .filter(|profile| value.contains(&format!("'{profile}'")))
             .all(|profile| !model_mounts(lines, profile).contains_key("vault"))
     });
-    profiles_hold && tiers_hold
+    // The secret's host is covered by the first two values of `hosts`, and by the only one of the other profile.
+    let reached = |profile: &str| {
+        lines
+            .get(format!("profiles.{profile}.hosts").as_str())
+            .is_some_and(|hosts| hosts.contains("https://"))
+    };
+    let secrets_hold = !lines.contains_key("secrets.s") || reached("A") || reached("B");
+    profiles_hold && tiers_hold && secrets_hold
 }
 
 fn model_tier(lines: &Lines, tier: Option<SafetyTier>) -> (&str, u8) {
@@ -182,6 +189,12 @@ fn is_within(grant: &Grant, wider: &Grant) -> bool {
         && grant.limits.memory <= wider.limits.memory
         && grant.limits.max_output <= wider.limits.max_output
         && is_network_within(grant.network.as_deref(), wider.network.as_deref())
+        && grant.secrets.iter().all(|secret| {
+            let hosts_of = |name| wider.secrets.iter().find(|it| it.name == name).map(|it| &it.hosts);
+            hosts_of(secret.name.clone()).is_some_and(|hosts| {
+                secret.hosts.iter().all(|rule| hosts.iter().any(|wider| wider.covers_rule(rule)))
+            })
+        })
 }
 
 fn is_network_within(small: Option<&NetworkGrant>, large: Option<&NetworkGrant>) -> bool {

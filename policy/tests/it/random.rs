@@ -29,6 +29,7 @@ pub(crate) const OPERATOR: &[(&str, &[&str])] = &[
     ("egress.ca", &["'ca.pem'"]),
     ("egress.max_response", &["'1MiB'", "'100MiB'"]),
     ("egress.max_redirects", &["0", "9"]),
+    ("secrets.s", SECRET),
     ("tiers.read_only", &["{profile='A',approval='allow'}", "{profile='B',approval='ask'}"]),
     ("tiers.side_effecting", &["{profile='B',approval='allow'}", "{profile='Nothing',approval='deny'}"]),
     ("tiers.privileged", &["{profile='B',approval='ask'}", "{profile='C',approval='allow'}"]),
@@ -58,6 +59,12 @@ pub(crate) const OPERATOR: &[(&str, &[&str])] = &[
     ("shell.operators", &["['|', ';']", "[]"]),
 ];
 
+/// A whole secret. A profile must reach its host.
+const SECRET: &[&str] = &[
+    "{from='env:S',hosts=['https://api.example.com'],header='X-A',tools=['t']}",
+    "{from='env:S',hosts=['https://*.example.com'],header='X-A',tools=['t','u']}",
+];
+
 pub(crate) const OVERLAY: &[(&str, &[&str])] = &[
     ("require", &["['landlock']"]),
     ("profiles.A.mounts.shared", &["'none'", "'read'"]),
@@ -72,6 +79,9 @@ pub(crate) const OVERLAY: &[(&str, &[&str])] = &[
     ("profiles.B.hosts", &["[]", "['https://*']"]),
     ("egress.max_response", &["'512KiB'", "'10MiB'"]),
     ("egress.max_redirects", &["0", "5"]),
+    ("secrets.s.enabled", &["false", "true"]),
+    ("secrets.s.hosts", &["['https://api.example.com']", "['https://example.com']"]),
+    ("secrets.s.tools", &["['t']", "['u']"]),
     ("tiers.read_only.approval", &["'allow'", "'ask'", "'deny'"]),
     ("tiers.privileged.approval", &["'ask'", "'deny'"]),
     ("tools.t.approval", &["'ask'", "'deny'"]),

@@ -66,6 +66,7 @@ struct Findings {
     workspace: PathBuf,
     state: PathBuf,
     policy: PolicyFinding,
+    secrets: Vec<SecretFinding>,
     tools: Option<ToolCount>,
     audit: Option<AuditFinding>,
     /// Files of the mounts that also have names outside them or in another mount.
@@ -146,6 +147,17 @@ struct PolicyFinding {
     digest: String,
 }
 
+/// A secret of the policy, never its value.
+#[derive(Debug, Serialize)]
+struct SecretFinding {
+    name: String,
+    /// Source and audience.
+    audience: String,
+    /// Why its value cannot be used, with the causes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
 #[derive(Debug, Serialize)]
 struct ToolCount {
     wasm: usize,
@@ -199,7 +211,7 @@ struct MissingPart {
 
 fn examine(common: &Common) -> Result<Findings, CliError> {
     let envelope = setup::envelope(common)?;
-    let files = PolicyFiles::find(&envelope)?;
+    let files = setup::policy_files(&envelope)?;
     // Load the policy first: an unusable policy requires nothing that could be examined.
     let policy = files.load(envelope.sandbox_tier)?;
     let support = probe_kernel();
@@ -250,6 +262,7 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
             requires: policy.required_layers().map(policy::RequiredLayer::as_str).collect(),
             digest,
         },
+        secrets: secrets(&files, &policy),
         tools: registry.as_ref().map(count),
         audit,
         hard_links: registry.as_ref().map(LinkFinding::of),
@@ -257,6 +270,17 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
         workspace: envelope.workspace,
         state: envelope.state,
     })
+}
+
+/// The secrets, each with what keeps it from being used.
+fn secrets(files: &PolicyFiles, policy: &policy::WorkspaceSecurityPolicy) -> Vec<SecretFinding> {
+    let problems = files.examine_secrets(policy);
+    let told = policy.secrets().zip(problems).map(|((name, rule), (_, problem))| SecretFinding {
+        name: name.to_string(),
+        audience: rule.audience(),
+        problem: problem.map(|problem| portcullis_types::chain(&problem)),
+    });
+    told.collect()
 }
 
 /// Starts the tools as for a call, and lets a worker thread prove its confinement.

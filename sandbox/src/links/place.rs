@@ -21,14 +21,16 @@ pub struct PrivatePaths {
     /// The workspace's own policy file, which an attacker may have written. It may link to anywhere, so
     /// nothing follows from its target except that no mount may contain it.
     pub overlay: Option<PathBuf>,
+    /// The files of the policy's secrets.
+    pub secrets: Vec<PathBuf>,
 }
 
 impl PrivatePaths {
     /// All of them.
     #[must_use]
     pub fn all(&self) -> Vec<PathBuf> {
-        let Self { state, policy, modules, overlay } = self;
-        [state, policy, modules, overlay].into_iter().flatten().cloned().collect()
+        let Self { state, policy, modules, overlay, secrets } = self;
+        [state, policy, modules, overlay].into_iter().flatten().chain(secrets).cloned().collect()
     }
 
     /// The operator's paths: all except the overlay, which may have become a link to anywhere since the
@@ -48,7 +50,9 @@ impl PrivatePaths {
             opened(&self.modules, PlaceKind::Modules),
             opened(&self.policy, PlaceKind::Policy),
         ];
-        vault.into_iter().chain(others.into_iter().flatten()).collect()
+        let secret = |path: &PathBuf| Some(PrivatePlace { handle: open(path)?, kind: PlaceKind::Secret });
+        let secrets = self.secrets.iter().filter_map(secret);
+        vault.into_iter().chain(others.into_iter().flatten()).chain(secrets).collect()
     }
 }
 
@@ -69,6 +73,7 @@ pub(super) struct PrivatePlace {
 pub(super) enum PlaceKind {
     Vault,
     State,
+    Secret,
     /// Only modules that a command of this user could change: nothing in this folder is secret. On systems
     /// whose files are all links into a store, other users own them.
     Modules,
@@ -85,13 +90,14 @@ impl PrivatePlace {
             PlaceKind::State => format!("{below} in the state folder"),
             PlaceKind::Modules => format!("module {below}"),
             PlaceKind::Policy => "the policy file".to_owned(),
+            PlaceKind::Secret => "the file of a secret".to_owned(),
         }
     }
 
     /// Whether a file of this owner counts.
     pub(super) fn takes(&self, owner: u32) -> bool {
         match self.kind {
-            PlaceKind::Vault | PlaceKind::State => true,
+            PlaceKind::Vault | PlaceKind::State | PlaceKind::Secret => true,
             PlaceKind::Modules | PlaceKind::Policy => owner == rustix::process::geteuid().as_raw(),
         }
     }

@@ -172,13 +172,16 @@ mod tests {
         for folder in ["vault", "state", "modules", "shared"] {
             fs::create_dir_all(dir.path().join(folder).join("deep")).expect("made");
         }
-        fs::write(dir.path().join("policy.toml"), "p").expect("written");
+        for file in ["policy.toml", "token"] {
+            fs::write(dir.path().join(file), "p").expect("written");
+        }
         let at = |name: &str| Some(dir.path().join(name));
         let paths = PrivatePaths {
             state: at("state"),
             policy: at("policy.toml"),
             modules: at("modules"),
             overlay: at("overlay.toml"),
+            secrets: vec![dir.path().join("token"), dir.path().join("missing")],
         };
         (dir, paths)
     }
@@ -204,6 +207,7 @@ mod tests {
             ("state/audit.jsonl", "audit.jsonl in the state folder"),
             ("modules/own.wasm", "module own.wasm"),
             ("policy.toml", "the policy file"),
+            ("token", "the file of a secret"),
         ] {
             if !at(file).exists() {
                 fs::write(at(file), "x").expect("written");

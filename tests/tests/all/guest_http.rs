@@ -4,7 +4,9 @@
 //! server, which has as many characters.
 
 use std::{
+    fs,
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
     thread,
 };
 
@@ -285,4 +287,38 @@ async fn what_a_guest_fetched_is_a_label_of_its_run() {
     let calls: Vec<_> = world.rows().into_iter().filter(|row| row.operation_id.is_none()).collect();
     let last = calls.last().expect("rows");
     assert!(last.labels.iter().any(|label| &**label == "web"), "{last:?}");
+}
+
+#[tokio::test]
+async fn a_guest_never_gets_the_secret_that_its_requests_carry() {
+    const VALUE: &str = "canary/7f3a9c+Q52e==";
+    let server = serve(|_| {
+        server::answer("text/plain", format!("you are {VALUE}, canary%2F7f3a9c%2BQ52e==").as_bytes())
+    });
+    let world = world(&server, "requests", "\"GET\"").with_policy(&format!(
+        "[secrets.key]\nfrom = \"file:key\"\nhosts = [\"{}\"]\nheader = \"X-Api-Key\"\ntools = [\"requests\"]\n",
+        origin(&server)
+    ));
+    let file = world.root().join("key");
+    fs::write(&file, VALUE).expect("writable");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("ours");
+    let registry = registry(&world, "requests", &module("requests", &server)).await;
+    let url = format!("{}/", origin(&server));
+    let said = ask(&registry, json!({ "url": url })).await;
+    assert_eq!(said[0]["text"], "you are REDACTED, REDACTED");
+    assert!(server.take_heads().concat().contains(&format!("x-api-key: {VALUE}\n")));
+    let said = ask(&registry, json!({ "url": url, "header": "X-Api-Key: mine" })).await;
+    assert_eq!(said[0]["code"], "header_forbidden");
+    assert_eq!(server.requests(), 1);
+
+    let rows = world.rows();
+    let of_requests = rows.iter().filter(|row| row.operation_id.is_some());
+    let named: Vec<usize> = of_requests.map(|row| row.secrets.len()).collect();
+    // The one that was refused carried none.
+    assert_eq!(named, [1, 0]);
+    let calls: Vec<_> =
+        rows.iter().filter(|row| row.operation_id.is_none() && row.outcome.is_some()).collect();
+    assert_eq!((calls[0].secrets.as_slice(), calls[1].secrets.len()), (&["key".into()][..], 0));
+    assert!(calls[1].labels.iter().any(|label| &**label == "secret:key"), "{:?}", calls[1]);
+    assert!(!format!("{rows:?}").contains("canary"));
 }

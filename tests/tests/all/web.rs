@@ -1,6 +1,9 @@
 //! `web_fetch` against a local server, through the whole pipeline: policy, confined client, and the guest that reads.
 
+mod canary;
+mod secrets;
 pub(crate) mod server;
+mod tls;
 
 use std::{fs, sync::Arc};
 

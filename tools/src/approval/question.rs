@@ -80,6 +80,9 @@ fn touches(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) {
         // The value comes last: text of ours behind it could be taken for a part of it.
         line("names", &format!("{what}, `{argument}`: {value}"), LineLimit::MANY);
     }
+    for secret in grant.secrets_of_subjects() {
+        line("carries", &format!("the secret `{}`, which the host attaches", secret.name), LineLimit::FEW);
+    }
     if let Some(met) = &grant.flow {
         let read =
             format!("call `{}` of this run has read `{}`; asked by `{}`", met.call_id, met.label, met.rule);
@@ -178,6 +181,40 @@ mod tests {
             "in a step: vault_copyto_read, by itself\nmay touch: /vault (read); profile VaultRead\n\
              in a step: vault_copyto_write, by itself\nmay touch: /shared (write), /tmp (write); profile VaultWrite\n"
         );
+    }
+
+    #[test]
+    fn the_question_names_the_secrets_that_a_call_carries() {
+        let text = format!(
+            "{DEFAULT_POLICY}\n[secrets.api]\nfrom = \"env:A\"\nhosts = [\"https://a.example\"]\nheader = \"X-A\"\ntools = [\"web_fetch\"]\n"
+        );
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "test", text: &text },
+            overlay: None,
+            sandbox_tier: SandboxTier::Process,
+        })
+        .expect("loads");
+        let facts = ToolFacts {
+            name: ToolName::parse("web_fetch_request").expect("a name"),
+            declared_tier: None,
+            declared_policy: ToolPolicy::Auto,
+            declared_timeout: None,
+            declared_max_output: None,
+            roles: Vec::new(),
+            origin: ToolOrigin::ShippedOperation,
+            standing: Standing::Unpinned,
+        };
+        let shown = |url: &str| {
+            let subjects = [RequestedSubject::Url { argument: "url".to_owned(), url: url.to_owned() }];
+            let request = CallRequest { tool: &facts, subjects: &subjects, run: &RunFacts::default() };
+            let Ok(grant) = policy.authorize(&request) else { panic!("the shipped policy allows it") };
+            let mut shown = String::new();
+            touches(&mut |name, value, _| shown += &format!("{name}: {value}\n"), &grant);
+            shown
+        };
+        let carries = "carries: the secret `api`, which the host attaches\n";
+        assert!(shown("https://a.example/x").contains(carries), "{}", shown("https://a.example/x"));
+        assert!(!shown("https://b.example/x").contains("carries"));
     }
 
     #[test]

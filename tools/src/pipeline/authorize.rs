@@ -169,9 +169,10 @@ fn refuse_flow(denial: Denial, pending: &mut PendingRecord) -> ToolError {
     refuse(denial, pending)
 }
 
-/// The labels of a call that has read all mounts of its grant.
+/// The labels of a call that has read all mounts of its grant, and whose requests carry its secrets.
 fn labels_of(grant: &Grant) -> impl Iterator<Item = FlowLabel> {
-    grant.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name))
+    let mounts = grant.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name));
+    mounts.chain(grant.secrets_of_subjects().map(|secret| FlowLabel::Secret(secret.name.clone())))
 }
 
 /// The policy rule that grants.

@@ -15,7 +15,11 @@ use super::{
     check::Checked,
     heartbeat::WatchedCall,
 };
-use crate::{audit::Confinement, call::Caller, slots::LeaveOnDrop};
+use crate::{
+    audit::{Confinement, Text},
+    call::Caller,
+    slots::LeaveOnDrop,
+};
 
 /// The pauses before the second and the third try.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
@@ -48,6 +52,10 @@ pub(crate) async fn run(
         None => within_deadline(caller, host.slots.take(writes, &caller.cancel)).await??,
     };
     ensure_not_over(caller)?;
+    // Before it is known which are carried: a call that dies with its process is named with these.
+    if checked.tool.backend().confinement() != Confinement::Native {
+        pending.row.secrets = grant.secrets_of_subjects().map(|secret| secret.name.as_str().into()).collect();
+    }
     if pending.row.tier != Some(SafetyTier::ReadOnly) {
         pending.begin().map_err(|error| unrecorded(&error))?;
     }
@@ -80,18 +88,31 @@ pub(crate) async fn run(
     };
     checked.notes.tries = tries;
     // Before the result is released: the next call of the run is judged by it.
-    host.labels.add(caller, &checked.call.id, labels_read(&checked, &grant, usage.as_ref()));
+    host.labels.add(
+        caller,
+        &checked.call.id,
+        labels_read(&checked, &grant, usage.as_ref(), &pending.row.secrets),
+    );
     Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false, has_changed: false })
 }
 
 /// The labels that a call brings: one for each mount that it has touched, or for each granted one where its backend
-/// cannot tell; `web` for a request. A native tool gets no mount.
-fn labels_read(checked: &Checked, grant: &Grant, usage: Option<&ResourceUsage>) -> Vec<FlowLabel> {
+/// cannot tell; `web` for a request, with one for each secret that it has carried. A native tool gets no mount.
+fn labels_read(
+    checked: &Checked,
+    grant: &Grant,
+    usage: Option<&ResourceUsage>,
+    secrets: &[Text],
+) -> Vec<FlowLabel> {
+    let carried =
+        grant.secrets.iter().filter(|secret| secrets.iter().any(|name| **name == *secret.name.as_str()));
+    let mut labels: Vec<FlowLabel> = carried.map(|secret| FlowLabel::Secret(secret.name.clone())).collect();
     if checked.tool.backend().confinement() == Confinement::Native {
-        return Vec::new();
+        return labels;
     }
     if checked.tool.backend().confinement() == Confinement::Egress && grant.network.is_some() {
-        return vec![FlowLabel::Web];
+        labels.push(FlowLabel::Web);
+        return labels;
     }
     // What a guest has read of the network; a guest whose end is unknown may have.
     let web = match usage {
@@ -100,7 +121,9 @@ fn labels_read(checked: &Checked, grant: &Grant, usage: Option<&ResourceUsage>) 
     };
     let is_used = |name: &str| usage.is_none_or(|usage| usage.mounts_used.iter().any(|used| **used == *name));
     let used = grant.mounts.iter().filter(|mount| is_used(mount.name.as_str()));
-    used.map(|mount| FlowLabel::of_mount(&mount.name)).chain(web.then_some(FlowLabel::Web)).collect()
+    labels.extend(used.map(|mount| FlowLabel::of_mount(&mount.name)));
+    labels.extend(web.then_some(FlowLabel::Web));
+    labels
 }
 
 /// Tries a call, up to three times if what it needs is unavailable and another try is harmless. All tries

@@ -102,6 +102,9 @@ async fn read(
         details.insert("status".to_owned(), response.status.as_u16().into());
         details.insert("bytes".to_owned(), response.body.len().into());
         details.insert("redirects".to_owned(), response.redirects.into());
+        if response.redacted {
+            details.insert("redacted".to_owned(), true.into());
+        }
     }
     Ok(output)
 }

@@ -1,11 +1,23 @@
-//! Starts the host's HTTP client at the first request, so that a process which requests nothing pays nothing.
+//! Starts the host's HTTP client, and reads each secret, when a request first needs it, so that a process which
+//! requests nothing pays nothing.
 
-use std::{collections::BTreeSet, fs, io, num::NonZeroUsize, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    num::NonZeroUsize,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
 
 use portcullis_confine::{Canary, Requirement};
-use portcullis_egress::{Egress, EgressError, EgressSettings, NameSettings, SystemRoots, TrustedRoots};
+use portcullis_egress::{
+    Credential, Egress, EgressError, EgressSettings, NameSettings, SystemRoots, TrustedRoots,
+};
+use portcullis_policy::{Grant, SecretName};
 use portcullis_types::{ToolError, chain};
 use tokio::sync::OnceCell;
+
+use super::{SecretError, SecretPlace};
 
 /// The client's threads. One does for many requests, which wait more than they compute.
 const THREADS: NonZeroUsize = NonZeroUsize::MIN;
@@ -24,6 +36,8 @@ pub(crate) struct GateTerms {
     pub(crate) ports: BTreeSet<u16>,
     /// The file with further certificates.
     pub(crate) ca: Option<PathBuf>,
+    /// The secrets of the policy.
+    pub(crate) secrets: Vec<SecretPlace>,
 }
 
 /// The client, or the terms to start it.
@@ -31,6 +45,8 @@ pub(crate) struct GateTerms {
 pub(crate) struct EgressGate {
     terms: GateTerms,
     started: OnceCell<Egress>,
+    /// The secrets that were read, until the process ends.
+    read: Mutex<BTreeMap<SecretName, Credential>>,
 }
 
 /// Why the client could not be started.
@@ -48,7 +64,34 @@ enum GateError {
 
 impl EgressGate {
     pub(crate) fn new(terms: GateTerms) -> Self {
-        Self { terms, started: OnceCell::new() }
+        Self { terms, started: OnceCell::new(), read: Mutex::default() }
+    }
+
+    /// The secrets for the requests of one grant: those of its tool to attach, and those of all other tools that
+    /// were read, which no response may repeat.
+    ///
+    /// # Errors
+    /// `unavailable` with the code `secret_unavailable`: a secret of the tool cannot be read. The next request tries
+    /// again.
+    pub(super) async fn credentials(&self, grant: &Grant) -> Result<Vec<Credential>, ToolError> {
+        for secret in &*grant.secrets {
+            let is_read = self.read().contains_key(&secret.name);
+            let place = self.terms.secrets.iter().find(|place| *place.name() == secret.name);
+            let Some(place) = place.filter(|_| !is_read).cloned() else { continue };
+            let read = tokio::task::spawn_blocking(move || place.read()).await;
+            match read {
+                Ok(Ok(credential)) => drop(self.read().insert(secret.name.clone(), credential)),
+                Ok(Err(error)) => return Err(unread(&secret.name, &error)),
+                Err(_panicked) => {
+                    return Err(ToolError::internal("the thread that reads a secret has panicked"));
+                }
+            }
+        }
+        Ok(self.read().values().cloned().collect())
+    }
+
+    fn read(&self) -> std::sync::MutexGuard<'_, BTreeMap<SecretName, Credential>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The client. A failed start is tried again by the next call: a name server may be configured meanwhile.
@@ -67,6 +110,16 @@ impl EgressGate {
                 .with_operator_detail(chain(&error))
         })
     }
+}
+
+/// The request is not made without its secret: the answer to it would be that of a stranger.
+fn unread(name: &SecretName, error: &SecretError) -> ToolError {
+    tracing::warn!(secret = %name, error = error as &dyn std::error::Error, "a secret cannot be read");
+    ToolError::unavailable(format!(
+        "the secret `{name}` of this tool cannot be read, so nothing was requested"
+    ))
+    .with_code("secret_unavailable")
+    .with_operator_detail(chain(error))
 }
 
 fn start(terms: &GateTerms) -> Result<Egress, GateError> {

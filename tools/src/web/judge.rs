@@ -1,12 +1,13 @@
 //! Answers the questions of the HTTP client by the grant of the call.
 
 use std::{
+    collections::BTreeSet,
     net::IpAddr,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
-use portcullis_egress::{Judge, Limits, Method, Refusal, Url};
+use portcullis_egress::{Credential, Judge, Limits, Method, Refusal, Url};
 use portcullis_policy::{Denial, DenialCode, Grant, Host, JudgedRequest};
 
 use super::DeclaredHosts;
@@ -20,6 +21,10 @@ pub(crate) struct GrantJudge {
     limits: Limits,
     /// The denial behind the refusal that the client reports, with its rule and hint.
     denial: Mutex<Option<Denial>>,
+    /// The secrets of all tools, as far as they were read; set before the request is sent.
+    credentials: OnceLock<Vec<Credential>>,
+    /// The names of those that a request has carried.
+    attached: Mutex<BTreeSet<String>>,
 }
 
 impl GrantJudge {
@@ -37,7 +42,31 @@ impl GrantJudge {
             total: time_limit,
             ..Limits::default()
         };
-        Self { grant, declared, limits, denial: Mutex::new(None) }
+        Self {
+            grant,
+            declared,
+            limits,
+            denial: Mutex::new(None),
+            credentials: OnceLock::new(),
+            attached: Mutex::default(),
+        }
+    }
+
+    /// The grant.
+    pub(super) fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// Gives the judge the secrets that its requests may carry, and that no response may repeat. Without them it
+    /// attaches none.
+    pub(super) fn arm(&self, credentials: Vec<Credential>) {
+        // A judge is that of one request.
+        let _again = self.credentials.set(credentials);
+    }
+
+    /// The secrets that the request has carried so far, by name, also if it failed.
+    pub(super) fn attached(&self) -> BTreeSet<String> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Judges a request by the grant, then by what the tool declares.
@@ -85,6 +114,19 @@ impl Judge for GrantJudge {
             self.grant.judge_redirect(&from, Method::GET.as_str(), to.as_str()).map(|_judged| ())
         };
         judge().map_err(|denial| self.refuse(denial))
+    }
+
+    fn credentials(&self) -> &[Credential] {
+        self.credentials.get().map_or(&[], Vec::as_slice)
+    }
+
+    fn attaches(&self, credential: &Credential, url: &Url) -> bool {
+        let attaches = self.grant.attaches_secret(credential.name(), url.as_str());
+        if attaches {
+            let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+            attached.insert(credential.name().to_owned());
+        }
+        attaches
     }
 
     fn limits(&self) -> Limits {

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use portcullis_egress::{CancellationToken, FetchError, HeaderValue, Request, Response};
-use portcullis_policy::Denial;
+use portcullis_egress::{
+    CancellationToken, Credential, FetchError, HeaderValue, Judge as _, Request, Response, redact_text,
+};
+use portcullis_policy::{Denial, Grant};
 use portcullis_types::{ToolError, ToolErrorKind, chain};
 
 use super::{EgressGate, GrantJudge};
-use crate::audit::Text;
+use crate::audit::{CallRecord, Text};
 
 /// The name that a request has for its sender, where the tool gives none.
 pub(crate) const USER_AGENT: HeaderValue =
@@ -21,7 +23,8 @@ pub(crate) enum RequestFailure {
     Failed(ToolError),
 }
 
-/// Makes a request. `posture` gets that of the client's threads, which is proven, before the request is sent.
+/// Makes a request, with the secrets of the judge's grant. The row gets the proven posture of the client's threads before
+/// the request is sent, and the names of the secrets that it has carried.
 ///
 /// # Cancellation
 /// Dropping the future or firing the token closes the connection.
@@ -30,18 +33,29 @@ pub(crate) async fn request(
     judge: &Arc<GrantJudge>,
     request: Request,
     cancel: CancellationToken,
-    posture: &mut Option<Text>,
+    row: &mut CallRecord,
 ) -> Result<Response, RequestFailure> {
+    row.secrets.clear();
     let client = gate.client().await.map_err(RequestFailure::Failed)?;
-    *posture = Some(client.posture().summary().into());
-    client.send(Arc::clone(judge) as _, request, cancel).await.map_err(|error| match judge.take_denial() {
+    row.posture = Some(client.posture().summary().into());
+    judge.arm(gate.credentials(judge.grant()).await.map_err(RequestFailure::Failed)?);
+    // For a row that ends with the caller, while the request is under way.
+    row.secrets = secrets_for(judge.grant(), request.url.as_str());
+    let sent = client.send(Arc::clone(judge) as _, request, cancel).await;
+    row.secrets = judge.attached().into_iter().map(Into::into).collect();
+    sent.map_err(|error| match judge.take_denial() {
         Some(denial) => RequestFailure::Denied(denial),
-        None => RequestFailure::Failed(tool_error(&error)),
+        None => RequestFailure::Failed(tool_error(&error, judge.credentials())),
     })
 }
 
-/// A failed request in the words of the pipeline.
-fn tool_error(error: &FetchError) -> ToolError {
+/// The names of the secrets that a request to this address would carry, for the row before it.
+pub(crate) fn secrets_for(grant: &Grant, url: &str) -> Vec<Text> {
+    grant.secrets_for(url).map(|secret| secret.name.as_str().into()).collect()
+}
+
+/// A failed request in the words of the pipeline. A server's certificate may name anything, secrets included.
+fn tool_error(error: &FetchError, credentials: &[Credential]) -> ToolError {
     let kind = match error {
         FetchError::Cancelled => ToolErrorKind::Cancelled,
         FetchError::ConnectTimeout { .. }
@@ -55,5 +69,8 @@ fn tool_error(error: &FetchError) -> ToolError {
         FetchError::Busy | FetchError::Stopped | FetchError::NotConfined { .. } => ToolErrorKind::Unavailable,
         _ => ToolErrorKind::Failed,
     };
-    ToolError::new(kind, error.to_string()).with_code(error.code()).with_operator_detail(chain(error))
+    let clean = |text: String| redact_text(text, credentials);
+    ToolError::new(kind, clean(error.to_string()))
+        .with_code(error.code())
+        .with_operator_detail(clean(chain(error)))
 }

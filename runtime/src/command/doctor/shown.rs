@@ -102,6 +102,16 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
 
     write_places(out, findings)?;
 
+    if !findings.secrets.is_empty() {
+        writeln!(out, "\nsecrets, which the host attaches to requests")?;
+    }
+    for secret in &findings.secrets {
+        writeln!(out, "  {:<12} {}", secret.name, text::inline(&secret.audience))?;
+        if let Some(problem) = &secret.problem {
+            writeln!(out, "  {:<12} cannot be used: {}", "", text::inline(problem))?;
+        }
+    }
+
     if !findings.missing.is_empty() {
         writeln!(out, "\nmissing")?;
         for missing in &findings.missing {

@@ -4,7 +4,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -14,6 +14,7 @@ use std::{
 pub(crate) struct Server {
     port: u16,
     requests: Arc<AtomicUsize>,
+    heads: Arc<Mutex<Vec<String>>>,
 }
 
 /// The bytes to send; none to keep the connection open without a word.
@@ -32,19 +33,20 @@ impl Server {
     ) -> Self {
         let port = listener.local_addr().expect("an address").port();
         let requests = Arc::new(AtomicUsize::new(0));
-        let (counted, reply) = (Arc::clone(&requests), Arc::new(reply));
+        let heads = Arc::default();
+        let (counted, kept, reply) = (Arc::clone(&requests), Arc::clone(&heads), Arc::new(reply));
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
-                let (counted, reply) = (Arc::clone(&counted), Arc::clone(&reply));
-                thread::spawn(move || serve(connection, &counted, &*reply));
+                let (counted, kept, reply) = (Arc::clone(&counted), Arc::clone(&kept), Arc::clone(&reply));
+                thread::spawn(move || serve(connection, &counted, &kept, &*reply));
             }
         });
-        Self { port, requests }
+        Self { port, requests, heads }
     }
 
     /// The name of a server that a test runs itself.
     pub(crate) fn named(port: u16) -> Self {
-        Self { port, requests: Arc::default() }
+        Self { port, requests: Arc::default(), heads: Arc::default() }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -59,12 +61,27 @@ impl Server {
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
+
+    /// The headers of all requests since the last time, one text each.
+    pub(crate) fn take_heads(&self) -> Vec<String> {
+        std::mem::take(&mut *self.heads.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
-fn serve(mut connection: TcpStream, counted: &AtomicUsize, reply: &(dyn Fn(&str) -> Reply + Send + Sync)) {
+fn serve(
+    mut connection: TcpStream,
+    counted: &AtomicUsize,
+    heads: &Mutex<Vec<String>>,
+    reply: &(dyn Fn(&str) -> Reply + Send + Sync),
+) {
     let mut lines = BufReader::new(connection.try_clone().expect("clones")).lines();
     let Some(Ok(first)) = lines.next() else { return };
-    while lines.next().and_then(Result::ok).is_some_and(|line| !line.is_empty()) {}
+    let mut head = String::new();
+    while let Some(line) = lines.next().and_then(Result::ok).filter(|line| !line.is_empty()) {
+        head += &line;
+        head.push('\n');
+    }
+    heads.lock().unwrap_or_else(PoisonError::into_inner).push(head);
     counted.fetch_add(1, Ordering::SeqCst);
     let path = first.split(' ').nth(1).unwrap_or("/").to_owned();
     match reply(&path) {

@@ -31,7 +31,7 @@ impl Backend for RequestStep {
         // The judged form of the address: the text of the argument may be another spelling.
         let request = Request { headers: headers(), ..Request::get(judged.url().clone()) };
         let cancel: CancellationToken = caller.cancel.child_token();
-        let made = web::request(&self.gate, &judge, request, cancel, &mut pending.row.posture).await;
+        let made = web::request(&self.gate, &judge, request, cancel, &mut pending.row).await;
         let result = match made {
             Ok(response) => {
                 let output = summary(&response);
@@ -59,11 +59,14 @@ fn headers() -> HeaderMap {
 /// The row and the operation need no body: it goes to the guest.
 fn summary(response: &Response) -> ToolOutput {
     let (status, bytes) = (response.status.as_u16(), response.body.len());
-    let details = json!({
+    let mut details = json!({
         "url": response.url.as_str(),
         "status": status,
         "bytes": bytes,
         "redirects": response.redirects,
     });
+    if response.redacted {
+        details["redacted"] = true.into();
+    }
     ToolOutput::text(format!("status {status}, {bytes} bytes")).with_details(details)
 }

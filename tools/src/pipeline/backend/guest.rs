@@ -79,6 +79,8 @@ impl Backend for GuestTool {
         let limit = grant.limits.max_output;
         let running = runner.run(job, |frame| pass_on(bounded(frame, limit), call_id, caller));
         let mut has_sent = false;
+        // Each request has a row of its own; the call's names the secrets of all.
+        let mut secrets = Vec::new();
         let ran = match (requests, &mut asks) {
             (Some((declared, gate)), Some(asks)) => {
                 let mut requests = GuestRequests::new(attempt, gate, declared.clone());
@@ -86,11 +88,12 @@ impl Backend for GuestTool {
                     ran = running => ran,
                     never = requests.serve(asks) => match never {},
                 };
-                has_sent = requests.has_sent();
+                (has_sent, secrets) = (requests.has_sent(), requests.secrets());
                 ran
             }
             _ => running.await,
         };
+        pending.row.secrets = secrets;
         let report = match ran {
             Ok(report) => report,
             Err(error) => {

@@ -1,7 +1,12 @@
 //! Serves the requests of one guest: each is judged by the call's grant and by what the tool declares, made on a confined
 //! thread of the host's HTTP client, and recorded in rows of its own.
 
-use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeSet, HashMap},
+    convert::Infallible,
+    sync::Arc,
+    time::Instant,
+};
 
 use portcullis_egress::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use portcullis_policy::{Grant, JudgedRequest};
@@ -10,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::CallAttempt;
 use crate::{
-    audit::{CallEnding, CallRecord, Confinement, Outcome, Subject, SubjectKind, Verdict},
+    audit::{CallEnding, CallRecord, Confinement, Outcome, Subject, SubjectKind, Text, Verdict},
     call::random_id,
     pipeline::{PendingRecord, admit::refuse, call_log::unrecorded},
     sandbox::HttpAsk,
@@ -32,16 +37,23 @@ pub(super) struct GuestRequests<'a> {
     next: u32,
     /// What has not been read yet of each open response.
     open: HashMap<u32, bytes::Bytes>,
+    /// The secrets that the requests have carried.
+    secrets: BTreeSet<Text>,
 }
 
 impl<'a> GuestRequests<'a> {
     pub(super) fn new(attempt: CallAttempt<'a>, gate: &'a EgressGate, declared: DeclaredHosts) -> Self {
-        Self { attempt, gate, declared, made: 0, next: 0, open: HashMap::new() }
+        Self { attempt, gate, declared, made: 0, next: 0, open: HashMap::new(), secrets: BTreeSet::new() }
     }
 
     /// Whether a request was sent, so that the guest may have read from the network.
     pub(super) fn has_sent(&self) -> bool {
         self.made > 0
+    }
+
+    /// The names of the secrets that the requests have carried.
+    pub(super) fn secrets(&self) -> Vec<Text> {
+        self.secrets.iter().cloned().collect()
     }
 
     /// Serves until the call is over, which drops the future.
@@ -78,6 +90,7 @@ impl<'a> GuestRequests<'a> {
         }
         let mut pending = self.pending(&head);
         let result = self.make(&head, body, &mut pending).await;
+        self.secrets.extend(pending.row.secrets.iter().cloned());
         let ending = CallEnding {
             code: result.as_ref().err().map(|error| Arc::from(error.code())),
             duration: Some(pending.elapsed()),
@@ -104,6 +117,7 @@ impl<'a> GuestRequests<'a> {
         let judge = Arc::new(GrantJudge::new(grant.clone(), Some(self.declared.clone()), left));
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending))?;
         let request = request(&judged, head, body)?;
+        pending.row.secrets = web::secrets_for(grant, judged.url().as_str());
         pending.row.decision = Some(Verdict::Allow);
         pending.row.rule = Some(rule_of(grant).into());
         if !matches!(request.method, Method::GET | Method::HEAD) {
@@ -111,7 +125,7 @@ impl<'a> GuestRequests<'a> {
         }
         self.made += 1;
         let cancel = caller.cancel.child_token();
-        let made = web::request(self.gate, &judge, request, cancel, &mut pending.row.posture).await;
+        let made = web::request(self.gate, &judge, request, cancel, &mut pending.row).await;
         made.map_err(|failure| match failure {
             RequestFailure::Denied(denial) => refuse(denial, pending),
             RequestFailure::Failed(error) => error,

@@ -1,0 +1,46 @@
+//! Takes a secret out of this process's environment.
+
+use crate::{SingleThreaded, sys};
+
+/// Removes a variable from the environment and overwrites its text, so that neither a program that this one starts
+/// nor `/proc/self/environ` has it. Returns its value; none if it is not set.
+///
+/// The token is there because a thread that reads the environment meanwhile, in whichever language it is written,
+/// would read what is being overwritten.
+#[must_use]
+pub fn take_variable(name: &str, one_thread: &SingleThreaded) -> Option<Vec<u8>> {
+    sys::take_variable(name, one_thread)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
+
+    use super::*;
+
+    const VARIABLE: &str = "PORTCULLIS_TAKEN_IN_A_TEST";
+
+    fn environment() -> Vec<u8> {
+        fs::read("/proc/self/environ").unwrap()
+    }
+
+    /// A test program has several threads, so that the test runs in a program that runs nothing else, and pretends.
+    #[test]
+    fn a_taken_variable_is_gone() {
+        #[expect(clippy::disallowed_methods, reason = "the test starts itself with a variable")]
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        if std::env::var_os(VARIABLE).is_none() {
+            let arguments = ["environment::tests::a_taken_variable_is_gone", "--exact", "--test-threads=1"];
+            let output = again.args(arguments).env(VARIABLE, "hunter2-hunter2").output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+            return;
+        }
+        let contains = |bytes: &[u8]| bytes.windows(15).any(|part| part == b"hunter2-hunter2");
+        assert!(contains(&environment()));
+        let one_thread = SingleThreaded::pretend();
+        assert_eq!(take_variable(VARIABLE, &one_thread).as_deref(), Some(&b"hunter2-hunter2"[..]));
+        assert_eq!(take_variable(VARIABLE, &one_thread), None);
+        assert!(!contains(&environment()) && std::env::var_os(VARIABLE).is_none());
+        assert_eq!(take_variable("a=b", &one_thread), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether a file with a secret is kept from the machine's other users.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    path::Path,
+};
+
+use rustix::fs::StatVfsMountFlags;
+
+use super::{TrustError, has_access_list, is_private_group};
+
+/// Whether members of a file's group may read a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupReaders {
+    /// They count as others, unless the owner is the group's only member, or the file system is mounted read-only:
+    /// an orchestrator gives a container its secrets so, readable by the container's group.
+    Refused,
+    /// They do not count: systemd gives a service its credentials by an access list, whose mask shows as the
+    /// group's bits.
+    Ignored,
+}
+
+/// Judges an open file that holds a secret: whether other users can read it. Who could change it is the question of
+/// [`super::open_file`].
+///
+/// # Errors
+/// [`TrustError::Readable`], or [`TrustError::Unusable`] if it cannot be examined.
+pub fn judge_readers(file: BorrowedFd<'_>, path: &Path, group: GroupReaders) -> Result<(), TrustError> {
+    let stat = rustix::fs::fstat(file)
+        .map_err(|errno| TrustError::Unusable { path: path.to_owned(), source: errno.into() })?;
+    let readable = |by, remedy| {
+        Err(TrustError::Readable { path: path.to_owned(), mode: stat.st_mode & 0o7777, by, remedy })
+    };
+    if stat.st_mode & 0o004 != 0 {
+        return readable("everybody", "o-r");
+    }
+    let by_group = group == GroupReaders::Refused && stat.st_mode & 0o040 != 0;
+    let is_read_only = || {
+        rustix::fs::fstatvfs(file.as_fd()).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
+    };
+    if by_group && (has_access_list(file) || !is_private_group(stat.st_gid, stat.st_uid)) && !is_read_only() {
+        return readable("others of its group", "g-r");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File, Permissions},
+        os::unix::fs::PermissionsExt as _,
+    };
+
+    use super::*;
+
+    #[track_caller]
+    fn check(mode: u32, group: GroupReaders, expected: Result<(), &str>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        fs::write(&path, "text").unwrap();
+        if rustix::process::geteuid().is_root() {
+            // A group that no file of users knows.
+            std::os::unix::fs::chown(&path, None, Some(54321)).unwrap();
+        }
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let judged = judge_readers(File::open(&path).unwrap().as_fd(), &path, group);
+        let found = judged.as_ref().map_err(|error| error.to_string());
+        match expected {
+            Ok(()) => assert_eq!(found, Ok(&()), "{mode:o}"),
+            Err(part) => assert!(found.as_ref().unwrap_err().contains(part), "{mode:o} {found:?}"),
+        }
+    }
+
+    #[test]
+    fn others_read_no_secret() {
+        for mode in [0o600, 0o400, 0o700] {
+            check(mode, GroupReaders::Refused, Ok(()));
+        }
+        for mode in [0o644, 0o604, 0o444, 0o666] {
+            check(mode, GroupReaders::Refused, Err("can be read by everybody"));
+            check(mode, GroupReaders::Ignored, Err("`chmod o-r "));
+        }
+    }
+
+    #[test]
+    fn a_group_reads_a_credential_of_systemd_only() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root gives a file to another group");
+            return;
+        }
+        check(0o640, GroupReaders::Refused, Err("`chmod g-r "));
+        check(0o440, GroupReaders::Ignored, Ok(()));
+    }
+}

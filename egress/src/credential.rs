@@ -1,0 +1,217 @@
+//! Secrets that the host attaches to requests: a value that nothing shows, and the header that carries it.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use zeroize::Zeroizing;
+
+use crate::{
+    redact::{Pattern, patterns},
+    request::FORBIDDEN,
+};
+
+/// The value of a secret: [`SecretValue::MIN_BYTES`] to [`SecretValue::MAX_BYTES`] bytes of printable ASCII, without
+/// spaces around it. Overwritten when it is dropped; not shown by `Debug`, and without `Display` and `Serialize`.
+#[derive(Clone)]
+pub struct SecretValue(Zeroizing<Vec<u8>>);
+
+/// Why a text is no value of a secret. The text is not repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSecret {
+    /// There is none, or only a line break.
+    #[error("it is empty")]
+    Empty,
+    /// It is too short to be found in a response without finding much else.
+    #[error(
+        "it has fewer than {} bytes, which could not be told from other text in a response",
+        SecretValue::MIN_BYTES
+    )]
+    TooShort,
+    /// It is too long for a header.
+    #[error("it has more than {} bytes", SecretValue::MAX_BYTES)]
+    TooLong,
+    /// It has a control character, such as a line break within it, or a byte that is no ASCII.
+    #[error(
+        "it has a control character or is not ASCII, and stands in a header; one line break at its end is dropped"
+    )]
+    Characters,
+    /// It begins or ends with a space.
+    #[error("it begins or ends with a space, which a header would lose")]
+    Space,
+}
+
+impl SecretValue {
+    /// The shortest value: 8 bytes. A shorter one would be found in text that repeats nothing.
+    pub const MIN_BYTES: usize = 8;
+
+    /// The longest value: 4 KiB, half of what common servers take as one header.
+    pub const MAX_BYTES: usize = 4096;
+
+    /// Checks a value, and drops one line break at its end, as editors write it. The bytes are overwritten when the
+    /// value is dropped, and if they are none.
+    ///
+    /// # Errors
+    /// [`InvalidSecret`], without the text.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, InvalidSecret> {
+        let mut bytes = Zeroizing::new(bytes);
+        if bytes.last() == Some(&b'\n') {
+            bytes.pop();
+            if bytes.last() == Some(&b'\r') {
+                bytes.pop();
+            }
+        }
+        let is_space = |byte: Option<&u8>| byte == Some(&b' ');
+        match bytes.len() {
+            0 => Err(InvalidSecret::Empty),
+            length if length > Self::MAX_BYTES => Err(InvalidSecret::TooLong),
+            _ if !bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) => Err(InvalidSecret::Characters),
+            _ if is_space(bytes.first()) || is_space(bytes.last()) => Err(InvalidSecret::Space),
+            length if length < Self::MIN_BYTES => Err(InvalidSecret::TooShort),
+            _ => Ok(Self(bytes)),
+        }
+    }
+}
+
+impl fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretValue(..)")
+    }
+}
+
+/// A secret with its header. [`crate::Judge::attaches`] decides which requests carry it.
+#[derive(Clone)]
+pub struct Credential {
+    name: Arc<str>,
+    header: HeaderName,
+    value: HeaderValue,
+    patterns: Arc<[Pattern]>,
+}
+
+/// Why a header cannot carry a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the header `{header}` cannot carry a secret")]
+pub struct InvalidCredential {
+    /// The header's name.
+    pub header: String,
+}
+
+impl Credential {
+    /// The secret `name` in a header, between two texts such as `Bearer ` and nothing.
+    ///
+    /// # Errors
+    /// [`InvalidCredential`] for a header that a request cannot set, or texts that a header cannot hold.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        value: &SecretValue,
+        header: &str,
+        (before, after): (&str, &str),
+    ) -> Result<Self, InvalidCredential> {
+        let invalid = || InvalidCredential { header: header.to_owned() };
+        let header = HeaderName::try_from(header).map_err(|_invalid| invalid())?;
+        if FORBIDDEN.contains(&header) {
+            return Err(invalid());
+        }
+        let mut line = Zeroizing::new(Vec::with_capacity(before.len() + value.0.len() + after.len()));
+        for part in [before.as_bytes(), &value.0, after.as_bytes()] {
+            line.extend_from_slice(part);
+        }
+        // The owner overwrites its bytes when the last request that holds them is gone.
+        let line = Bytes::from_owner(Overwritten(line));
+        let mut line = HeaderValue::from_maybe_shared(line).map_err(|_invalid| invalid())?;
+        line.set_sensitive(true);
+        let patterns = patterns(&value.0, before).into();
+        Ok(Self { name: name.into(), header, value: line, patterns })
+    }
+
+    /// The secret's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The header that carries it.
+    #[must_use]
+    pub fn header(&self) -> &HeaderName {
+        &self.header
+    }
+
+    pub(crate) fn value(&self) -> &HeaderValue {
+        &self.value
+    }
+
+    pub(crate) fn patterns(&self) -> &[Pattern] {
+        &self.patterns
+    }
+}
+
+/// Without the value.
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential")
+            .field("name", &self.name)
+            .field("header", &self.header)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Overwritten(Zeroizing<Vec<u8>>);
+
+impl AsRef<[u8]> for Overwritten {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Result<SecretValue, InvalidSecret> {
+        SecretValue::new(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_value_is_one_line_of_printable_ascii() {
+        for (text, length) in [("12345678", 8), ("12345678\n", 8), ("12345678\r\n", 8), ("1234 5678", 9)] {
+            assert_eq!(value(text).unwrap().0.len(), length, "{text:?}");
+        }
+        for (text, expected) in [
+            ("", InvalidSecret::Empty),
+            ("\n", InvalidSecret::Empty),
+            ("1234567", InvalidSecret::TooShort),
+            ("12345678\n\n", InvalidSecret::Characters),
+            ("1234\r\nHost: evil.test", InvalidSecret::Characters),
+            ("12345678\0", InvalidSecret::Characters),
+            ("12345678\u{fc}", InvalidSecret::Characters),
+            (" 12345678", InvalidSecret::Space),
+            ("12345678 \n", InvalidSecret::Space),
+        ] {
+            assert_eq!(value(text).unwrap_err(), expected, "{text:?}");
+        }
+        assert_eq!(value(&"a".repeat(4097)).unwrap_err(), InvalidSecret::TooLong);
+        assert!(value(&"a".repeat(4096)).is_ok());
+    }
+
+    #[test]
+    fn a_credential_never_shows_its_value() {
+        let value = value("hunter2hunter2").unwrap();
+        let credential = Credential::new("test", &value, "authorization", ("Bearer ", "")).unwrap();
+        assert_eq!(credential.value().as_bytes(), b"Bearer hunter2hunter2");
+        let shown = format!("{value:?} {credential:?} {:?}", credential.value());
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(credential.value().is_sensitive());
+    }
+
+    #[test]
+    fn a_header_of_the_connection_carries_no_secret() {
+        let value = value("hunter2hunter2").unwrap();
+        for header in FORBIDDEN {
+            assert!(Credential::new("test", &value, header.as_str(), ("", "")).is_err(), "{header}");
+        }
+        for header in ["", "a b", "a:b"] {
+            assert!(Credential::new("test", &value, header, ("", "")).is_err(), "{header}");
+        }
+        assert!(Credential::new("test", &value, "x-key", ("\r\n", "")).is_err());
+    }
+}

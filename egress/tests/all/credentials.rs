@@ -1,0 +1,159 @@
+//! Credentials: they arrive where the judge says, and nothing that comes back repeats one.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+
+use std::{
+    io::Write as _,
+    sync::{Arc, Mutex},
+};
+
+use flate2::{Compression, write::GzEncoder};
+use portcullis_egress::{Credential, Request, SecretValue};
+
+use crate::world::{Asked, Client, Server, assert_code, ok, redirect, send};
+
+const VALUE: &str = "canary/7f3a+Q==";
+/// `acanary/7f3a+Q==b` in base64.
+const ENCODED: &str = "YWNhbmFyeS83ZjNhK1E9PWI=";
+
+fn credential() -> Credential {
+    let value = SecretValue::new(VALUE.as_bytes().to_vec()).unwrap();
+    Credential::new("test", &value, "authorization", ("Bearer ", "")).unwrap()
+}
+
+fn judge(audience: &[u16]) -> Arc<Asked> {
+    Arc::new(Asked { credentials: vec![credential()], audience: audience.to_vec(), ..Asked::default() })
+}
+
+/// A server that keeps the heads of its requests.
+fn keeping(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> (Server, Arc<Mutex<Vec<String>>>) {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&heads);
+    let server = Server::start(move |head, stream| {
+        kept.lock().unwrap().push(head.to_owned());
+        send(stream, answer(head).as_bytes());
+    });
+    (server, heads)
+}
+
+fn carries(heads: &Mutex<Vec<String>>) -> Vec<bool> {
+    let carried = format!("authorization: Bearer {VALUE}\r\n");
+    heads.lock().unwrap().iter().map(|head| head.contains(&carried)).collect()
+}
+
+#[tokio::test]
+async fn a_credential_goes_where_the_judge_says_at_each_redirect() {
+    let (other, at_other) = keeping(|_| ok("other"));
+    let elsewhere = other.url("/");
+    let (server, at_server) = keeping(move |head| match head.split(' ').nth(1).unwrap() {
+        "/here" => redirect("/end"),
+        "/away" => redirect(&elsewhere),
+        _ => ok("end"),
+    });
+    let client = Client::new(&[server.port, other.port]);
+    let asked = judge(&[server.port]);
+    client.get(&server.url("/here"), &asked).await.unwrap();
+    client.get(&server.url("/away"), &asked).await.unwrap();
+    assert_eq!((carries(&at_server), carries(&at_other)), (vec![true, true, true], vec![false]));
+    // It is asked after everything else about a request.
+    let questions = asked.questions.lock().unwrap();
+    let address = "127.0.0.1 127.0.0.1";
+    let here = ["GET /here", address, "test to /here", "/here to /end", "GET /end", address, "test to /end"];
+    assert_eq!(questions[..7], here);
+    drop(questions);
+
+    at_server.lock().unwrap().clear();
+    at_other.lock().unwrap().clear();
+    client.get(&server.url("/away"), &judge(&[other.port])).await.unwrap();
+    assert_eq!((carries(&at_server), carries(&at_other)), (vec![false], vec![true]));
+    client.get(&server.url("/end"), &judge(&[])).await.unwrap();
+    assert_eq!(carries(&at_server), [false, false]);
+}
+
+#[tokio::test]
+async fn a_tool_does_not_set_the_header_of_a_credential() {
+    let (server, heads) = keeping(|_| ok("end"));
+    let client = Client::new(&[server.port]);
+    let mut request = Request::get(server.url("/").parse().unwrap());
+    request.headers.insert("Authorization", "Bearer mine".parse().unwrap());
+    assert_code(client.send(request.clone(), &judge(&[server.port])).await, "header_forbidden");
+    assert_eq!(server.requests(), 0);
+    // To a host that gets no credential it may.
+    client.send(request, &judge(&[])).await.unwrap();
+    assert!(heads.lock().unwrap()[0].contains("authorization: Bearer mine\r\n"));
+    // Two credentials in one header: a server could take either.
+    let two = Asked {
+        credentials: vec![credential(), credential()],
+        audience: vec![server.port],
+        ..Asked::default()
+    };
+    assert_code(client.get(&server.url("/"), &Arc::new(two)).await, "header_forbidden");
+    assert_eq!(server.requests(), 1);
+}
+
+#[tokio::test]
+async fn an_echo_is_redacted_at_every_border_of_a_chunk() {
+    let body = format!("<title>{VALUE}</title> {ENCODED} canary%2F7f3a%2bQ%3d%3D end");
+    let chunked = move |at: usize| {
+        let (start, end) = body.split_at(at.clamp(1, body.len() - 1));
+        format!(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{start}\r\n{:x}\r\n{end}\r\n0\r\n\r\n",
+            start.len(),
+            end.len()
+        )
+    };
+    let (server, _heads) = keeping(move |head| {
+        chunked(head.split(' ').nth(1).unwrap().trim_start_matches('/').parse().unwrap())
+    });
+    let client = Client::new(&[server.port]);
+    let asked = judge(&[server.port]);
+    for at in (0..70).step_by(3) {
+        let response = client.get(&server.url(&format!("/{at}")), &asked).await.unwrap();
+        let shown = String::from_utf8_lossy(&response.body).into_owned();
+        assert!(response.redacted && shown.starts_with("<title>REDACTED</title> "), "{shown}");
+        assert!(shown.ends_with(" REDACTED end") && shown.matches("REDACTED").count() == 3, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn an_echo_is_redacted_after_decompression_and_in_headers() {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(format!("you sent {VALUE}").as_bytes()).unwrap();
+    let body = encoder.finish().unwrap();
+    let head = format!(
+        "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer error=\"{VALUE}\"\r\nx-{}: a\r\n\
+         content-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+        VALUE.replace(['/', '+', '='], "-").to_lowercase(),
+        body.len()
+    );
+    let server = Server::answering([head.as_bytes(), &body].concat());
+    let response = Client::new(&[server.port]).get(&server.url("/"), &judge(&[server.port])).await.unwrap();
+    assert_eq!(&response.body[..], b"you sent REDACTED");
+    assert_eq!(response.headers["www-authenticate"], "Bearer error=\"REDACTED\"");
+    assert!(response.redacted && !format!("{response:?}").contains("7f3a+"));
+    // A credential that this request did not carry is taken out too: another tool's may have been stored there.
+    let response = Client::new(&[server.port]).get(&server.url("/"), &judge(&[])).await.unwrap();
+    assert!(response.redacted);
+}
+
+#[tokio::test]
+async fn a_redirect_does_not_carry_a_credential_on() {
+    let (other, at_other) = keeping(|_| ok("other"));
+    let elsewhere = other.url(&format!("/{ENCODED}?key={VALUE}&more=1"));
+    let (server, _heads) = keeping(move |_| redirect(&elsewhere));
+    let client = Client::new(&[server.port, other.port]);
+    let response = client.get(&server.url("/"), &judge(&[server.port])).await.unwrap();
+    let head = at_other.lock().unwrap().concat();
+    assert!(!head.contains("canary") && !head.contains("hbmFyeS83ZjNh"), "{head}");
+    assert!(head.contains("?key=REDACTED&more=1 "), "{head}");
+    assert!(response.redacted && response.url.as_str().contains("?key=REDACTED&more=1"), "{}", response.url);
+}
+
+#[tokio::test]
+async fn a_request_without_an_answer_shows_no_credential() {
+    let server = Server::start(|_head, stream| send(stream, format!("{VALUE}\r\n\r\n").as_bytes()));
+    let result = Client::new(&[server.port]).get(&server.url("/"), &judge(&[server.port])).await;
+    let error = result.unwrap_err();
+    let shown = format!("{error} {error:?}");
+    assert!(!shown.contains("canary"), "{shown}");
+    assert_eq!(error.code(), "response_invalid");
+}

@@ -1,0 +1,108 @@
+//! Reads `[secrets.NAME]`, of an operator's policy and of a reduction.
+
+use portcullis_types::ToolName;
+
+use crate::{HostRule, SecretHeader, SecretName, SecretSource};
+
+use super::{
+    Faults, PlacedValue, ReducedSecret, SecretEntry, keys,
+    section::{Section, SectionEntry},
+    value::{elements, tool_name},
+};
+
+/// Reads one secret of an operator's policy.
+pub(super) fn secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEntry> {
+    let read = read_secret(entry, faults);
+    if read.is_none() {
+        faults.excuse(entry.name);
+    }
+    read
+}
+
+fn read_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEntry> {
+    let name = entry.parsed_name(faults, |name| SecretName::parse(name).map_err(|error| error.to_string()));
+    let section = entry.section(faults)?;
+    section.refuse_unknown(keys::SECRET, faults);
+    // All before any `?`, so that each missing key is a fault.
+    let source = required(&section, "from", faults).and_then(|entry| {
+        entry.parsed(faults, |text| text.parse::<SecretSource>().map_err(|error| error.to_string()))
+    });
+    let hosts = required(&section, "hosts", faults).and_then(|entry| hosts(&entry, faults));
+    let header = required(&section, "header", faults).and_then(|entry| {
+        let parse = |text: &str| text.parse::<SecretHeader>().map_err(|error| error.to_string());
+        Some(entry.placed(entry.parsed(faults, parse)?))
+    });
+    let tools = required(&section, "tools", faults).and_then(|entry| tools(&entry, faults));
+    let enabled = section.entry("enabled").and_then(|entry| entry.boolean(faults));
+    Some(SecretEntry {
+        name: entry.placed_at_key(name?),
+        source: source?,
+        hosts: hosts?.value,
+        header: header?,
+        tools: tools?.value,
+        enabled,
+    })
+}
+
+/// Reads `[secrets.NAME]` of a reduction, which only takes away.
+pub(super) fn reduced_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedSecret> {
+    let section = entry.section(faults)?;
+    section.refuse_unknown(keys::SECRET, faults);
+    for key in keys::SECRET_OPERATORS_ALONE {
+        if let Some(entry) = section.entry(key) {
+            let message = "only the operator's policy may say this; this section only takes away";
+            faults.add(entry.key_at, &entry.path, message);
+        }
+    }
+    let enabled = section.entry("enabled");
+    Some(ReducedSecret {
+        name: entry.placed_at_key(entry.name.to_owned()),
+        hosts: section.entry("hosts").and_then(|entry| hosts(&entry, faults)),
+        tools: section.entry("tools").and_then(|entry| tools(&entry, faults)),
+        enabled: enabled.and_then(|entry| Some(entry.placed(entry.boolean(faults)?))),
+    })
+}
+
+fn hosts(
+    entry: &SectionEntry<'_>,
+    faults: &mut Faults<'_>,
+) -> Option<PlacedValue<Vec<PlacedValue<HostRule>>>> {
+    list(entry, faults, |text| text.parse().map_err(|error: crate::InvalidHostRule| error.to_string()))
+}
+
+fn tools(
+    entry: &SectionEntry<'_>,
+    faults: &mut Faults<'_>,
+) -> Option<PlacedValue<Vec<PlacedValue<ToolName>>>> {
+    list(entry, faults, tool_name)
+}
+
+/// Reads a list that must not be empty: its author may mean that the secret goes everywhere.
+fn list<T>(
+    entry: &SectionEntry<'_>,
+    faults: &mut Faults<'_>,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Option<PlacedValue<Vec<PlacedValue<T>>>> {
+    if entry.list(faults)?.is_empty() {
+        entry.refuse(
+            faults,
+            "an empty list: the secret would go nowhere; write `enabled = false` to switch it off",
+        );
+        return None;
+    }
+    Some(entry.placed(elements(entry, faults, parse)))
+}
+
+fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> Option<SectionEntry<'t>> {
+    let entry = section.entry(name);
+    if entry.is_none() {
+        let right = match name {
+            "from" => "write such as `from = \"file:/run/secrets/token\"`",
+            "hosts" => "write such as `hosts = [\"https://api.example.com\"]`",
+            "header" => "write such as `header = \"Authorization: Bearer {secret}\"`",
+            _ => "write such as `tools = [\"web_fetch\"]`",
+        };
+        faults.add(section.at, &section.path_of(name), format!("missing key; {right}"));
+    }
+    entry
+}

@@ -1,0 +1,60 @@
+//! The secrets of a grant.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde::Serialize;
+
+use crate::{Grant, HostRule, RequestedSubject, SecretName, WorkspaceSecurityPolicy, network::parse_url};
+
+/// A secret that requests of a call carry where its hosts cover them. Its JSON is stable, like the grant's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct GrantedSecret {
+    /// The secret's name.
+    pub name: SecretName,
+    /// Where it may go, never empty.
+    pub hosts: BTreeSet<HostRule>,
+}
+
+impl Grant {
+    /// Whether a request to this address carries the secret of this name. The request itself is judged apart; ask
+    /// again for each redirect.
+    #[must_use]
+    pub fn attaches_secret(&self, name: &str, url: &str) -> bool {
+        self.secrets_for(url).any(|secret| secret.name.as_str() == name)
+    }
+
+    /// The secrets that a request to this address carries, sorted by name; none for a text that is no URL of a
+    /// request.
+    pub fn secrets_for(&self, url: &str) -> impl Iterator<Item = &GrantedSecret> {
+        let to = parse_url(url).ok().map(|(_, to)| to);
+        let covers = move |secret: &&GrantedSecret| {
+            to.as_ref().is_some_and(|to| secret.hosts.iter().any(|rule| rule.covers(to)))
+        };
+        self.secrets.iter().filter(covers)
+    }
+
+    /// The secrets that the addresses in the call's arguments will get, sorted by name.
+    pub fn secrets_of_subjects(&self) -> impl Iterator<Item = &GrantedSecret> {
+        let urls: Vec<&str> = self
+            .subjects
+            .iter()
+            .filter_map(|subject| match subject {
+                RequestedSubject::Url { url, .. } => Some(url.as_str()),
+                RequestedSubject::Path { .. } | RequestedSubject::Command { .. } => None,
+            })
+            .collect();
+        let is_met = move |secret: &&GrantedSecret| {
+            urls.iter().any(|url| self.attaches_secret(secret.name.as_str(), url))
+        };
+        self.secrets.iter().filter(is_met)
+    }
+}
+
+impl WorkspaceSecurityPolicy {
+    /// The secrets of a tool's grant, sorted by name.
+    pub(crate) fn secrets_of(&self, tool: &str) -> Arc<[GrantedSecret]> {
+        let secrets = self.effective().secrets.iter().filter(|(_, rule)| rule.is_for(tool));
+        secrets.map(|(name, rule)| GrantedSecret { name: name.clone(), hosts: rule.hosts.clone() }).collect()
+    }
+}

@@ -1,0 +1,211 @@
+//! The header that carries a secret: its name, and what stands around the value.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+/// A header with a place for the value, as `Authorization: Bearer {secret}`, or `X-Api-Key` for the value alone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretHeader {
+    /// In lower case: names of headers have no case (RFC 9110, section 5.1).
+    name: String,
+    before: String,
+    after: String,
+}
+
+/// A text that is no header of a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InvalidSecretHeader {
+    /// It is too long.
+    #[error(
+        "a header has at most {MAX_HEADER_BYTES} bytes; write such as `Authorization: Bearer {{secret}}`"
+    )]
+    TooLong,
+    /// Its name is none.
+    #[error("`{}` is no name of a header; write such as `Authorization: Bearer {{secret}}`, or `X-Api-Key` alone", .0.escape_default())]
+    Name(String),
+    /// The connection, the framing or the client itself sets it.
+    #[error("the header `{0}` cannot carry a secret: {1}")]
+    Forbidden(String, &'static str),
+    /// The value has no place, or several.
+    #[error(
+        "after the name and its colon, `{{secret}}` stands once; write such as `Authorization: Bearer {{secret}}`"
+    )]
+    Place,
+    /// The text around the value has other characters than printable ASCII.
+    #[error("around `{{secret}}` a header has printable ASCII characters only")]
+    Characters,
+}
+
+impl SecretHeader {
+    /// The name, in lower case.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text before the value.
+    #[must_use]
+    pub fn before(&self) -> &str {
+        &self.before
+    }
+
+    /// The text after the value.
+    #[must_use]
+    pub fn after(&self) -> &str {
+        &self.after
+    }
+}
+
+impl FromStr for SecretHeader {
+    type Err = InvalidSecretHeader;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.len() > MAX_HEADER_BYTES {
+            return Err(InvalidSecretHeader::TooLong);
+        }
+        let (name, value) = match text.split_once(':') {
+            Some((name, value)) => (name, value.trim_matches(' ')),
+            None => (text, PLACE),
+        };
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(InvalidSecretHeader::Name(name.to_owned()));
+        }
+        let name = name.to_ascii_lowercase();
+        if let Some((_, reason)) = FORBIDDEN.iter().find(|(names, _)| names.contains(&name.as_str())) {
+            return Err(InvalidSecretHeader::Forbidden(name, reason));
+        }
+        let (before, after) = value.split_once(PLACE).ok_or(InvalidSecretHeader::Place)?;
+        if after.contains(PLACE) {
+            return Err(InvalidSecretHeader::Place);
+        }
+        if !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return Err(InvalidSecretHeader::Characters);
+        }
+        Ok(Self { name, before: before.to_owned(), after: after.to_owned() })
+    }
+}
+
+/// Whether a byte may stand in a header's name (RFC 9110, section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+impl fmt::Display for SecretHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, before, after } = self;
+        write!(f, "{name}: {before}{PLACE}{after}")
+    }
+}
+
+impl Serialize for SecretHeader {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The place of the value.
+const PLACE: &str = "{secret}";
+
+/// The longest text, in bytes.
+const MAX_HEADER_BYTES: usize = 512;
+
+/// Headers that carry no secret, and why.
+const FORBIDDEN: &[(&[&str], &str)] = &[
+    (
+        &[
+            "connection",
+            "content-length",
+            "expect",
+            "host",
+            "keep-alive",
+            "proxy-authenticate",
+            "proxy-authorization",
+            "proxy-connection",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+        ],
+        "it belongs to the connection or to the framing of the message",
+    ),
+    (
+        &[
+            "accept",
+            "accept-encoding",
+            "accept-language",
+            "cache-control",
+            "content-encoding",
+            "content-language",
+            "content-type",
+            "range",
+            "user-agent",
+        ],
+        "the client or a tool says with it what it asks for",
+    ),
+    // A session's cookie is answered by the next one, which no redaction knows.
+    (
+        &["cookie", "set-cookie"],
+        "a server answers a cookie with new ones, which would reach the tool; use a token",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&str, &str>) {
+        let parsed = text.parse::<SecretHeader>();
+        match (parsed, expected) {
+            (Ok(header), Ok(shown)) => {
+                assert_eq!(header.to_string(), shown, "{text}");
+                assert_eq!(shown.parse::<SecretHeader>(), Ok(header), "{text}");
+            }
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{text}: {error}"),
+            (parsed, _) => panic!("{text}: {parsed:?}"),
+        }
+    }
+
+    #[test]
+    fn a_header_has_a_name_and_one_place_for_the_value() {
+        check("Authorization: Bearer {secret}", Ok("authorization: Bearer {secret}"));
+        check("Authorization:token {secret}", Ok("authorization: token {secret}"));
+        check("X-Api-Key", Ok("x-api-key: {secret}"));
+        check("X-Api-Key: {secret}", Ok("x-api-key: {secret}"));
+        check(
+            "Authorization: ApiKey key=\"{secret}\", v=1",
+            Ok("authorization: ApiKey key=\"{secret}\", v=1"),
+        );
+        check("Authorization: Bearer", Err("`{secret}` stands once"));
+        check("Authorization:", Err("`{secret}` stands once"));
+        check("Authorization: {secret} {secret}", Err("`{secret}` stands once"));
+        check("Authorization: {Secret}", Err("`{secret}` stands once"));
+        check("", Err("is no name of a header"));
+        check(": {secret}", Err("is no name of a header"));
+        check("X Api", Err("is no name of a header"));
+        check("Authorization : {secret}", Err("is no name of a header"));
+        check("X-\u{fc}: {secret}", Err("is no name of a header"));
+        check("X-A: {secret}\r\nHost: evil.test", Err("printable ASCII"));
+        check("X-A: \u{fc}{secret}", Err("printable ASCII"));
+        check(&format!("X-A: {}{{secret}}", "a".repeat(512)), Err("at most 512 bytes"));
+    }
+
+    #[test]
+    fn headers_that_are_not_the_tools_to_set_carry_none() {
+        for name in [
+            "Host",
+            "CONTENT-LENGTH",
+            "Transfer-Encoding",
+            "Connection",
+            "Cookie",
+            "Set-Cookie",
+            "Accept",
+            "TE",
+        ] {
+            check(&format!("{name}: {{secret}}"), Err("cannot carry a secret"));
+            check(name, Err("cannot carry a secret"));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Renders secrets as sections of a policy file, and for the summary: never a value, which is not known here.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display, Write},
+};
+
+use crate::{
+    SecretName,
+    render::{quote, quoted_texts},
+};
+
+use super::SecretRule;
+
+/// Writes the secrets as a policy file has them.
+pub(crate) fn write_secrets(out: &mut String, secrets: &BTreeMap<SecretName, SecretRule>) -> fmt::Result {
+    for (name, rule) in secrets {
+        let SecretRule { source, hosts, header, tools, enabled } = rule;
+        writeln!(out, "\n[secrets.{name}]\nfrom = {}", quote(&source.to_string()))?;
+        writeln!(out, "hosts = [{}]", quoted_texts(&texts(hosts)))?;
+        writeln!(out, "header = {}", quote(&header.to_string()))?;
+        writeln!(out, "tools = [{}]", quoted_texts(&texts(tools)))?;
+        if !enabled {
+            writeln!(out, "enabled = false")?;
+        }
+    }
+    Ok(())
+}
+
+/// One line a secret, for people.
+pub(crate) fn write_secrets_summary(
+    out: &mut String,
+    secrets: &BTreeMap<SecretName, SecretRule>,
+) -> fmt::Result {
+    if !secrets.is_empty() {
+        writeln!(out, "\nsecrets: the host attaches them, no tool sees them")?;
+    }
+    for (name, rule) in secrets {
+        writeln!(out, "  {:<24} {}", name, rule.audience())?;
+    }
+    Ok(())
+}
+
+impl SecretRule {
+    /// The source and the audience in one line, for people.
+    #[must_use]
+    pub fn audience(&self) -> String {
+        let Self { source, hosts, header, tools, enabled } = self;
+        let (hosts, tools) = (texts(hosts).join(", "), texts(tools).join(", "));
+        let off = if *enabled { "" } else { ", disabled" };
+        format!("{}, in `{}` to {hosts}, for {tools}{off}", quote(&source.to_string()), header.name())
+    }
+}
+
+fn texts<T: Display>(values: impl IntoIterator<Item = T>) -> Vec<String> {
+    values.into_iter().map(|value| value.to_string()).collect()
+}

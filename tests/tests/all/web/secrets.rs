@@ -1,0 +1,286 @@
+//! Secrets of the policy on their way through `web_fetch`: they arrive at their hosts, and nowhere else.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
+
+use portcullis_testing::{Answer, World, approving};
+use portcullis_tools::{BootstrapError, ToolRegistry, audit::Row, new_call};
+use portcullis_types::ToolErrorKind;
+use serde_json::{Value, json};
+
+use super::{
+    server,
+    tls::{Authority, TlsServer},
+};
+
+/// A value whose forms differ from each other.
+pub(super) const VALUE: &str = "canary/7f3a9c+Q52e==";
+
+/// `-canary/7f3a9c+Q52e==-` in base64.
+pub(super) const ENCODED: &str = "LWNhbmFyeS83ZjNhOWMrUTUyZT09LQ==";
+
+/// The first server is the secret's host; all are granted.
+pub(super) fn world(authority: &Authority, servers: &[&TlsServer], from: &str) -> World {
+    let list = |texts: Vec<String>| serde_json::to_string(&texts).expect("texts");
+    let hosts = list(servers.iter().map(|server| server.origin()).collect());
+    let endpoints = list(servers.iter().map(|server| server.endpoint()).collect());
+    let world = World::new()
+        .with_policy_edit("hosts = [\"https://*\"]", &format!("hosts = {hosts}"))
+        .with_policy_edit("allow_private = []", &format!("allow_private = {endpoints}\nca = \"ca.pem\""))
+        .with_policy(&format!(
+            "[secrets.api]\nfrom = \"{from}\"\nhosts = [\"{}\"]\nheader = \"Authorization: Bearer {{secret}}\"\n\
+             tools = [\"web_fetch\"]\n",
+            servers[0].origin()
+        ));
+    fs::write(world.root().join("ca.pem"), &authority.pem).expect("writable");
+    world
+}
+
+/// As [`world`], with the value in a file beside the policy.
+fn world_with_file(authority: &Authority, servers: &[&TlsServer]) -> World {
+    let world = world(authority, servers, "file:token");
+    put_token(&world, 0o600);
+    world
+}
+
+fn put_token(world: &World, mode: u32) -> PathBuf {
+    let path = world.root().join("token");
+    fs::write(&path, format!("{VALUE}\n")).expect("writable");
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
+    path
+}
+
+async fn fetch(registry: &ToolRegistry, url: &str) -> Answer {
+    Answer::of(registry, "web_fetch", json!({ "url": url, "format": "html" })).await
+}
+
+fn page(body: &str) -> Vec<u8> {
+    server::html(body).expect("an answer")
+}
+
+fn redirect(to: &str) -> Vec<u8> {
+    server::redirect(to).expect("an answer")
+}
+
+fn path(head: &str) -> &str {
+    head.split(' ').nth(1).unwrap_or("/")
+}
+
+/// Which of the requests carried the secret, by their paths.
+fn carried(server: &TlsServer) -> Vec<(String, bool)> {
+    let is_there = |head: &String| head.contains(&format!("authorization: Bearer {VALUE}\r\n"));
+    server.take_heads().iter().map(|head| (path(head).to_owned(), is_there(head))).collect()
+}
+
+/// The last row of a request, and the secrets that it names.
+fn request_row(world: &World) -> Row {
+    let rows = world.rows();
+    rows.into_iter().rfind(|row| &*row.tool == "web_fetch_request" && row.outcome.is_some()).expect("a row")
+}
+
+#[tokio::test]
+async fn a_secret_arrives_at_its_host_alone_and_its_row_names_it() {
+    let authority = Authority::new();
+    let other = authority.serve(|_| page("<p>other"));
+    let elsewhere = other.url("/arrived");
+    let own = authority.serve(move |head| match path(head) {
+        "/away" => redirect(&elsewhere),
+        "/here" => redirect("/page"),
+        _ => page("<p>own"),
+    });
+    let world = world_with_file(&authority, &[&own, &other]);
+    let registry = world.registry().await;
+    let carried_to = |paths: &[(&str, bool)]| -> Vec<(String, bool)> {
+        paths.iter().map(|(path, is)| ((*path).to_owned(), *is)).collect()
+    };
+
+    assert!(fetch(&registry, &own.url("/here")).await.text().contains("own"));
+    assert_eq!(carried(&own), carried_to(&[("/here", true), ("/page", true)]));
+    assert_eq!(request_row(&world).secrets, ["api".into()]);
+
+    assert!(fetch(&registry, &own.url("/away")).await.text().contains("other"));
+    assert_eq!(carried(&own), carried_to(&[("/away", true)]));
+    assert_eq!(carried(&other), carried_to(&[("/arrived", false)]));
+    assert_eq!(request_row(&world).secrets, ["api".into()]);
+
+    assert!(fetch(&registry, &other.url("/direct")).await.text().contains("other"));
+    assert_eq!(carried(&other), carried_to(&[("/direct", false)]));
+    let row = request_row(&world);
+    assert!(row.secrets.is_empty() && row.labels.iter().any(|label| &**label == "secret:api"), "{row:?}");
+    // Already the first row names it, which stays if the process dies.
+    let begun = world.rows().into_iter().find(|row| &*row.tool == "web_fetch_request").expect("a row");
+    assert!(begun.outcome.is_none() && begun.secrets == ["api".into()], "{begun:?}");
+    let log = fs::read_to_string(portcullis_tools::audit::log_path(&world.state())).expect("readable");
+    assert!(!log.contains("canary"), "{log}");
+}
+
+#[tokio::test]
+async fn a_redirect_into_the_audience_carries_the_secret() {
+    let authority = Authority::new();
+    let own = authority.serve(|_| page("<p>own"));
+    let target = own.url("/arrived");
+    let other = authority.serve(move |_| redirect(&target));
+    let world = world_with_file(&authority, &[&own, &other]);
+    let registry = world.registry().await;
+    assert!(fetch(&registry, &other.url("/start")).await.text().contains("own"));
+    assert_eq!(carried(&other), [("/start".to_owned(), false)]);
+    assert_eq!(carried(&own), [("/arrived".to_owned(), true)]);
+    assert_eq!(request_row(&world).secrets, ["api".into()]);
+}
+
+#[tokio::test]
+async fn an_answer_that_repeats_a_secret_is_redacted_in_all_its_parts() {
+    let authority = Authority::new();
+    let escaped = VALUE.replace('/', "%2F").replace('+', "%2B").replace('=', "%3d");
+    let own = authority.serve(move |head| match path(head) {
+        "/page" => page(&format!(
+            "<title>{VALUE}</title><p>You sent {VALUE}, {ENCODED} and <a href=\"/?key={escaped}\">it</a> canary&#47;7f3a9c&#x2B;Q52e&#61;="
+        )),
+        "/json" => server::answer("application/json", json!({ "headers": head }).to_string().as_bytes()).expect("an answer"),
+        "/redirect" => redirect(&format!("/json?key={escaped}&again={VALUE}")),
+        "/refused" => server::status(&format!("401 no such key {VALUE}")).expect("an answer"),
+        "/type" => server::answer(&format!("text/x-{VALUE}"), b"text").expect("an answer"),
+        "/torn" => format!("HTTP/1.1 200 {VALUE}\r\ncontent-length: {VALUE}\r\n\r\n").into_bytes(),
+        path if path.starts_with("/json") => page("<p>arrived"),
+        _ => redirect(&format!("https://{}.test/", VALUE.replace(['/', '+', '='], "-"))),
+    });
+    let world = world_with_file(&authority, &[&own]);
+    let registry = world.registry().await;
+    let is_clean = |answer: &Answer| {
+        let shown = format!("{answer:?}");
+        for part in ["canary", "7f3a9c", "hbmFyeS83ZjNhOWMrUTUyZT", "Q52e"] {
+            assert!(!shown.contains(part), "{part}: {shown}");
+        }
+    };
+    for format in ["html", "markdown", "text"] {
+        let arguments = json!({ "url": own.url("/page"), "format": format });
+        let answer = Answer::of(&registry, "web_fetch", arguments).await;
+        is_clean(&answer);
+        assert_eq!(answer.0.details["redacted"], true);
+        assert_eq!(answer.0.details["title"], "REDACTED");
+        assert!(answer.text().contains("You sent REDACTED, "), "{}", answer.text());
+    }
+    let answer = fetch(&registry, &own.url("/json")).await;
+    is_clean(&answer);
+    assert!(answer.text().contains("authorization: Bearer REDACTED"), "{}", answer.text());
+    let answer = fetch(&registry, &own.url("/redirect")).await;
+    is_clean(&answer);
+    assert_eq!(answer.0.details["url"], own.url("/json?key=REDACTED&again=REDACTED"));
+    for failing in ["/refused", "/torn", "/elsewhere"] {
+        let answer = fetch(&registry, &own.url(failing)).await;
+        assert!(answer.0.outcome.is_err(), "{failing}: {answer:?}");
+        is_clean(&answer);
+        assert_eq!(request_row(&world).secrets, ["api".into()], "{failing}");
+    }
+    is_clean(&fetch(&registry, &own.url("/type")).await);
+    for row in world.rows() {
+        assert!(!format!("{row:?}").contains("canary"), "{row:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_secret_has_brought_is_followed() {
+    let authority = Authority::new();
+    let own = authority.serve(|_| page("<p>own"));
+    let rule = "[[flow]]\nafter = [\"secret:api\"]\nthen = [\"write:shared\"]\napproval = \"deny\"\n";
+    let world = world_with_file(&authority, &[&own]).with_policy(rule);
+    let registry = world.registry().await;
+    let call = |run: &'static str, tool: &'static str, arguments: Value| {
+        let registry = &registry;
+        async move {
+            let mut caller = approving();
+            run.clone_into(&mut caller.run_id);
+            Answer(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
+        }
+    };
+    let write = || json!({ "path": "/shared/a", "content": "x" });
+    let _written = call("before", "file_write", write()).await.text();
+    let _fetched = call("after", "web_fetch", json!({ "url": own.url("/") })).await.text();
+    call("after", "file_write", write()).await.refused(ToolErrorKind::Denied, "flow_denied");
+    assert_eq!(
+        world.rows().pop().expect("a row").flow_rule.as_deref(),
+        Some("flow[secret:api -> write:shared]")
+    );
+    let _written = call("before", "file_write", write()).await.text();
+}
+
+#[tokio::test]
+async fn without_its_secret_nothing_is_requested() {
+    let authority = Authority::new();
+    let own = authority.serve(|_| page("<p>own"));
+    let world = world(&authority, &[&own], "file:token");
+    let registry = world.registry().await;
+    let refused =
+        fetch(&registry, &own.url("/")).await.refused(ToolErrorKind::Unavailable, "secret_unavailable");
+    assert!(refused.contains("`api`") && !refused.contains("token"), "{refused}");
+    for mode in [0o644, 0o604, 0o666] {
+        put_token(&world, mode);
+        fetch(&registry, &own.url("/")).await.refused(ToolErrorKind::Unavailable, "secret_unavailable");
+    }
+    assert!(own.take_heads().is_empty() && request_row(&world).secrets.is_empty());
+    // Other tools go on, and the next request tries again.
+    let _listed = Answer::of(&registry, "file_list", json!({ "path": "/shared" })).await.text();
+    put_token(&world, 0o600);
+    assert!(fetch(&registry, &own.url("/")).await.text().contains("own"));
+}
+
+#[tokio::test]
+async fn an_overlay_takes_a_secret_away_and_gives_none() {
+    let authority = Authority::new();
+    let own = authority.serve(|_| page("<p>own"));
+    let world = world_with_file(&authority, &[&own]);
+    let overlay = world.workspace().join("portcullis.toml");
+    fs::write(&overlay, "[secrets.api]\nenabled = false\n").expect("writable");
+    let registry = world.registry().await;
+    assert!(fetch(&registry, &own.url("/")).await.text().contains("own"));
+    assert_eq!(carried(&own), [("/".to_owned(), false)]);
+    drop(registry);
+    fs::write(&overlay, "[secrets.api]\nhosts = [\"https://evil.test\"]\n").expect("writable");
+    let error = world.builder().await.err().expect("refused");
+    assert!(
+        matches!(&error, BootstrapError::Policy(faults) if faults.to_string().contains("is not within")),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn no_mount_holds_the_file_of_a_secret() {
+    let authority = Authority::new();
+    let own = authority.serve(|_| page("<p>own"));
+    for folder in ["shared", "vault"] {
+        let world = world(&authority, &[&own], &format!("file:workspace/{folder}/token"));
+        let error = world.builder().await.err().expect("refused");
+        assert!(matches!(error, BootstrapError::Mount(_)), "{error:?}");
+    }
+}
+
+#[test]
+fn a_secret_is_shown_by_source_and_audience_and_never_by_value() {
+    let authority = Authority::new();
+    let own = authority.serve(|_| page("<p>own"));
+    let world = world(&authority, &[&own], "file:token");
+    let say = |words: &[&str]| {
+        #[expect(clippy::disallowed_methods, reason = "the program under test")]
+        let mut program = std::process::Command::new(portcullis_testing::binary());
+        let output = program.args(world.options()).args(words).output().expect("starts");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let audience = format!("\"file:token\", in `authorization` to {}, for web_fetch", own.origin());
+    let missing = say(&["doctor"]);
+    assert!(
+        missing.contains(&audience) && missing.contains("cannot be used: the file of the secret is refused"),
+        "{missing}"
+    );
+    put_token(&world, 0o644);
+    assert!(say(&["doctor"]).contains("can be read by everybody (mode 0644)"));
+    put_token(&world, 0o600);
+    for words in [&["doctor"][..], &["doctor", "--json"], &["policy", "check"], &["tools"]] {
+        let said = say(words);
+        assert!(!said.contains("canary") && !said.contains("cannot be used"), "{words:?} {said}");
+        if words[0] != "tools" {
+            assert!(
+                said.contains(&audience) || said.contains(&audience.replace('"', "\\\"")),
+                "{words:?} {said}"
+            );
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Reads the secrets of a policy from their places: a file, a variable, a credential of systemd. Only here a value
+//! comes into the process, and it leaves for the HTTP client alone.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _},
+    os::{fd::AsFd as _, unix::ffi::OsStringExt as _},
+    path::{Path, PathBuf},
+};
+
+use portcullis_confine::{
+    SingleThreaded, take_variable,
+    trusted::{self, GroupReaders, TrustError},
+};
+use portcullis_egress::{Credential, InvalidCredential, InvalidSecret, SecretValue};
+use portcullis_policy::{SecretHeader, SecretName, SecretRule, SecretSource, WorkspaceSecurityPolicy};
+
+/// The variable that names systemd's folder of credentials (`systemd.exec(5)`).
+const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
+
+/// Why the value of a secret cannot be used. For the operator: it names places of the host, and never a value.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SecretError {
+    /// The variable is not set.
+    #[error("the variable `{0}` is not set")]
+    NoVariable(String),
+    /// There is no folder of credentials.
+    #[error(
+        "`{CREDENTIALS_VARIABLE}` names no folder, so there are no credentials: start Portcullis as a service of systemd with `LoadCredential=`, or name a file as `file:…`"
+    )]
+    NoCredentials,
+    /// The path is relative, and the policy is no file.
+    #[error("`{}` is relative, and there is no policy file that it could be relative to; write an absolute path", .0.display())]
+    NoBase(PathBuf),
+    /// The file cannot be opened, or other users can read or change it.
+    #[error("the file of the secret is refused")]
+    Untrusted(#[source] TrustError),
+    /// The file cannot be read.
+    #[error("read `{}`", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The value cannot stand in a header.
+    #[error("the value cannot be used")]
+    Invalid(#[from] InvalidSecret),
+    /// The header cannot carry it.
+    #[error(transparent)]
+    Header(#[from] InvalidCredential),
+}
+
+/// The values of variables that were taken out of this process's environment at its start.
+#[derive(Debug, Clone, Default)]
+pub struct TakenVariables(BTreeMap<String, Result<SecretValue, InvalidSecret>>);
+
+impl TakenVariables {
+    /// Takes the variables that hold secrets of a policy out of the environment, if this process has no other
+    /// thread, which could read them meanwhile. Else they stay where they are, and are read at the first use.
+    #[must_use]
+    pub fn take(policy: &WorkspaceSecurityPolicy) -> Self {
+        let Ok(one_thread) = SingleThreaded::check() else { return Self::default() };
+        let names = policy.secrets().filter_map(|(_, rule)| match &rule.source {
+            SecretSource::Environment(name) => Some(name.clone()),
+            SecretSource::File(_) | SecretSource::Credential(_) => None,
+        });
+        let taken = names.filter_map(|name| {
+            let value = take_variable(&name, &one_thread)?;
+            Some((name, SecretValue::new(value)))
+        });
+        Self(taken.collect())
+    }
+}
+
+/// A secret of the policy, with the place of its value.
+#[derive(Debug, Clone)]
+pub(crate) struct SecretPlace {
+    name: SecretName,
+    source: SecretSource,
+    header: SecretHeader,
+    /// The folder of the policy file, for relative paths.
+    base: Option<PathBuf>,
+    /// The value that was taken out of the environment.
+    taken: Option<Result<SecretValue, InvalidSecret>>,
+}
+
+impl SecretPlace {
+    /// `policy_file` is the operator's, which relative paths start at.
+    pub(crate) fn new(
+        (name, rule): (&SecretName, &SecretRule),
+        policy_file: Option<&Path>,
+        taken: &TakenVariables,
+    ) -> Self {
+        Self {
+            name: name.clone(),
+            source: rule.source.clone(),
+            header: rule.header.clone(),
+            base: policy_file.map(|file| file.parent().unwrap_or(Path::new("")).to_owned()),
+            taken: match &rule.source {
+                SecretSource::Environment(variable) => taken.0.get(variable).cloned(),
+                SecretSource::File(_) | SecretSource::Credential(_) => None,
+            },
+        }
+    }
+
+    pub(crate) fn name(&self) -> &SecretName {
+        &self.name
+    }
+
+    /// The file of the value, if it is in one.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        match &self.source {
+            SecretSource::File(path) => self.absolute(path).ok(),
+            SecretSource::Credential(name) => credential(name).ok(),
+            SecretSource::Environment(_) => None,
+        }
+    }
+
+    /// Reads the value. Blocks: the file may lie anywhere.
+    pub(crate) fn read(&self) -> Result<Credential, SecretError> {
+        let value = match (&self.source, &self.taken) {
+            (_, Some(taken)) => taken.clone()?,
+            (SecretSource::Environment(name), None) => {
+                let value = std::env::var_os(name).ok_or_else(|| SecretError::NoVariable(name.clone()))?;
+                SecretValue::new(value.into_vec())?
+            }
+            (SecretSource::File(path), None) => read_file(&self.absolute(path)?, GroupReaders::Refused)?,
+            (SecretSource::Credential(name), None) => read_file(&credential(name)?, GroupReaders::Ignored)?,
+        };
+        let header = &self.header;
+        Ok(Credential::new(self.name.as_str(), &value, header.name(), (header.before(), header.after()))?)
+    }
+
+    fn absolute(&self, path: &str) -> Result<PathBuf, SecretError> {
+        match (Path::new(path).is_absolute(), &self.base) {
+            (true, _) => Ok(path.into()),
+            (false, Some(base)) => Ok(base.join(path)),
+            (false, None) => Err(SecretError::NoBase(path.into())),
+        }
+    }
+}
+
+fn credential(name: &str) -> Result<PathBuf, SecretError> {
+    let folder = std::env::var_os(CREDENTIALS_VARIABLE).map(PathBuf::from);
+    let folder = folder.filter(|folder| folder.is_absolute()).ok_or(SecretError::NoCredentials)?;
+    Ok(folder.join(name))
+}
+
+/// Reads the file through the descriptor that was judged.
+fn read_file(path: &Path, group: GroupReaders) -> Result<SecretValue, SecretError> {
+    let file = trusted::open_file(path).map_err(SecretError::Untrusted)?;
+    trusted::judge_readers(file.as_fd(), path, group).map_err(SecretError::Untrusted)?;
+    // All at once, and with room for the largest value, a line break and one byte more: a buffer that grows would
+    // leave copies behind.
+    let mut bytes = Vec::with_capacity(MAX_FILE_BYTES + 1);
+    let read = |file: File, bytes: &mut Vec<u8>| file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(bytes);
+    match read(file, &mut bytes) {
+        Ok(_length) => Ok(SecretValue::new(bytes)?),
+        Err(source) => Err(SecretError::Unreadable { path: path.to_owned(), source }),
+    }
+}
+
+/// The largest value with a line break at its end.
+const MAX_FILE_BYTES: usize = SecretValue::MAX_BYTES + 2;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use portcullis_policy::{LoadOptions, PolicySource};
+    use portcullis_types::{SandboxTier, chain};
+
+    use super::*;
+
+    /// The place of a secret with this source, relative to a folder.
+    fn place(source: &str, base: Option<&Path>) -> SecretPlace {
+        let text = format!(
+            "version = 1\n[profiles.N]\nhosts = ['https://*']\n[secrets.s]\nfrom = '{source}'\n\
+             hosts = ['https://a.example']\nheader = 'Authorization: Bearer {{secret}}'\ntools = ['web_fetch']"
+        );
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "p", text: &text },
+            overlay: None,
+            sandbox_tier: SandboxTier::Process,
+        });
+        let policy = policy.expect("loads");
+        let file = base.map(|base| base.join("policy.toml"));
+        let secret = policy.secrets().next().expect("one secret");
+        SecretPlace::new(secret, file.as_deref(), &TakenVariables::default())
+    }
+
+    #[track_caller]
+    fn check(place: &SecretPlace, fault: Option<&str>) {
+        let read = place.read();
+        match (read.as_ref().map_err(|error| chain(error)), fault) {
+            (Ok(credential), None) => assert_eq!(credential.name(), "s"),
+            (Err(error), Some(fault)) => {
+                assert!(error.contains(fault), "{error}");
+                assert!(!error.contains("hunter2"), "{error}");
+            }
+            (read, _) => panic!("{read:?}"),
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_that_its_owner_alone_reads() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("token");
+        let of_file = place("file:token", Some(dir.path()));
+        assert_eq!(of_file.file().as_deref(), Some(&*file));
+        check(&of_file, Some("cannot open"));
+        let put = |text: &str, mode: u32| {
+            fs::write(&file, text).expect("writable");
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("ours");
+        };
+        put("hunter2-hunter2\n", 0o600);
+        check(&of_file, None);
+        put("hunter2-hunter2\n", 0o644);
+        check(&of_file, Some("can be read by everybody (mode 0644)"));
+        put("hunter2-hunter2\n", 0o602);
+        check(&of_file, Some("can be written by everybody"));
+        for (text, fault) in [
+            ("", "it is empty"),
+            ("hunter2", "fewer than 8 bytes"),
+            ("hunter2\nhunter2\n", "control character"),
+            (&*"hunter2-".repeat(513), "more than 4096 bytes"),
+            (&*"hunter2-".repeat(100_000), "more than 4096 bytes"),
+        ] {
+            put(text, 0o600);
+            check(&of_file, Some(fault));
+        }
+        check(&place("file:.", Some(dir.path())), Some("is not a regular file"));
+        check(&place("file:token", None), Some("write an absolute path"));
+    }
+
+    #[test]
+    fn a_missing_variable_or_credential_is_named() {
+        check(&place("env:PORTCULLIS_TEST_UNSET", None), Some("`PORTCULLIS_TEST_UNSET` is not set"));
+        check(&place("credential:s", None), Some("LoadCredential="));
+        let mut taken = place("env:PORTCULLIS_TEST_UNSET", None);
+        taken.taken = Some(SecretValue::new(b"hunter2-hunter2".to_vec()));
+        check(&taken, None);
+        assert!(!format!("{taken:?}").contains("hunter2"));
+        taken.taken = Some(SecretValue::new(b"hunter2".to_vec()));
+        check(&taken, Some("fewer than 8 bytes"));
+    }
+
+    #[test]
+    fn every_header_that_the_policy_takes_carries_a_secret() {
+        // What the HTTP client refuses, the policy must refuse before.
+        let value = SecretValue::new(b"hunter2-hunter2".to_vec()).expect("a value");
+        for name in [
+            "authorization",
+            "x-api-key",
+            "host",
+            "connection",
+            "te",
+            "cookie",
+            "proxy-authorization",
+            "expect",
+            "accept-encoding",
+            "upgrade",
+            "trailer",
+        ] {
+            let by_policy = name.parse::<SecretHeader>().is_ok();
+            let by_client = Credential::new("s", &value, name, ("", "")).is_ok();
+            assert!(by_client || !by_policy, "{name}");
+        }
+    }
+}
