@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod chain;
+mod connection;
 mod error;
 mod files;
 mod lines;
@@ -31,6 +32,7 @@ mod verify;
 mod writer;
 
 pub use chain::MAX_ROW_BYTES;
+pub use connection::RecordedConnection;
 pub use error::AuditError;
 pub use files::{LOG_NAME, log_path};
 pub use log::{AuditLog, RowRef};

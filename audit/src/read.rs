@@ -8,6 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
+    connection::RecordedConnection,
     error::AuditError,
     lines::{LineEnd, LogLines},
     lock,
@@ -80,6 +81,9 @@ pub struct Row {
     pub truncated: Option<bool>,
     /// As [`super::CallEnding::mounts_used`].
     pub mounts_used: Vec<Text>,
+    /// As [`super::CallEnding::connections`]; empty in a row of a version without them.
+    #[serde(default)]
+    pub connections: Vec<RecordedConnection>,
     /// As [`CallRecord::posture`].
     pub posture: Option<Text>,
     /// The process that made the call, as `pid-start-count`.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
     chain::{self, Hash, MAX_ROW_BYTES},
+    connection::{MAX_CONNECTIONS_BYTES, RecordedConnection, push_connection},
     text::{push_number, push_string},
 };
 
@@ -26,7 +27,7 @@ pub(super) const MAX_VALUE_BYTES: usize = 4096;
 
 /// The most bytes of all subjects of a row. Those beyond it are counted in `omitted`; the digest of the
 /// arguments still covers them.
-const MAX_SUBJECTS_BYTES: usize = 40 * 1024;
+const MAX_SUBJECTS_BYTES: usize = 32 * 1024;
 
 /// The most bytes of a row's mounts, of its used mounts, and of its labels.
 const MAX_MOUNTS_BYTES: usize = 4 * 1024;
@@ -150,6 +151,10 @@ pub struct CallEnding {
     pub truncated: Option<bool>,
     /// The names of the mounts that the call really touched.
     pub mounts_used: Vec<Text>,
+    /// The connections of a command and of its session's jobs, equal ones counted together.
+    pub connections: Vec<RecordedConnection>,
+    /// How many connections are not in that list.
+    pub connections_omitted: u64,
 }
 
 impl CallEnding {
@@ -165,6 +170,8 @@ impl CallEnding {
             output_bytes: None,
             truncated: None,
             mounts_used: Vec::new(),
+            connections: Vec::new(),
+            connections_omitted: 0,
         }
     }
 }
@@ -367,6 +374,9 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
     omitted += field_list(out, "mounts_used", used, MAX_MOUNTS_BYTES, |out, name| {
         push_string(out, name, MAX_NAME_BYTES);
     });
+    let connections = ending.map_or(&[][..], |ending| ending.connections.as_slice());
+    omitted += field_list(out, "connections", connections, MAX_CONNECTIONS_BYTES, push_connection);
+    omitted += ending.map_or(0, |ending| ending.connections_omitted);
     field_text(out, "posture", call.posture.as_deref());
     field_text(out, "process", Some(head.process));
     field_number(out, "omitted", Some(omitted));
@@ -441,7 +451,7 @@ fn field_word(out: &mut Vec<u8>, key: &str, word: Option<&'static str>) {
     }
 }
 
-fn field_number(out: &mut Vec<u8>, key: &str, number: Option<u64>) {
+pub(super) fn field_number(out: &mut Vec<u8>, key: &str, number: Option<u64>) {
     push_key(out, key);
     match number {
         Some(number) => push_number(out, number),
@@ -454,7 +464,7 @@ fn field_raw(out: &mut Vec<u8>, key: &str, json: &str) {
     out.extend_from_slice(json.as_bytes());
 }
 
-fn push_key(out: &mut Vec<u8>, key: &str) {
+pub(super) fn push_key(out: &mut Vec<u8>, key: &str) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(key.as_bytes());
     out.extend_from_slice(b"\":");

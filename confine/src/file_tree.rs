@@ -44,6 +44,8 @@ pub struct FileTree {
     /// Folders below the mounts, likewise, that keep their places: writable inside, but they cannot be
     /// renamed, removed or replaced. Outer ones first.
     pub fixed: Vec<PathBuf>,
+    /// Further files with these texts, as paths in the new tree, readable to all. Together below 1 MiB.
+    pub files: Vec<(PathBuf, String)>,
     /// The home of its user.
     pub home: PathBuf,
     /// Its user, if that is neither the user that enters it nor a separate one.
@@ -154,6 +156,9 @@ impl<'a> PreparedTree<'a> {
         for (place, text) in accounts {
             parts.push(TreePart { place: place.into(), what: BindSource::Text(text) });
         }
+        for (place, text) in &tree.files {
+            parts.push(TreePart { place: place.clone(), what: BindSource::Text(text.clone()) });
+        }
         Ok(Self { tree, parts, root, proc, shm, tmp, user })
     }
 
@@ -193,7 +198,7 @@ impl<'a> PreparedTree<'a> {
             read_only += usize::from(protected);
         }
         self.pivot().map_err(step("enter the new root folder"))?;
-        let open = |path: &str| {
+        let open = |path: &Path| {
             rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
                 .map_err(|errno| step("open the new folders")(errno.into()))
         };
@@ -203,8 +208,10 @@ impl<'a> PreparedTree<'a> {
         if self.tmp.is_some() {
             paths.push((TMP, PathAccess::Write));
         }
+        let paths = paths.into_iter().map(|(path, access)| (Path::new(path), access));
+        let files = self.tree.files.iter().map(|(path, _)| (path.as_path(), PathAccess::Read));
         let paths = paths
-            .into_iter()
+            .chain(files)
             .map(|(path, access)| Ok(PathRule { handle: Arc::new(open(path)?), access }))
             .collect::<Result<_, ConfineError>>()?;
         Ok(BuiltTree { paths, read_only, user: self.user })
@@ -411,8 +418,8 @@ const TMP: &str = "/tmp";
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 
-/// The root file system: it holds folders and links only.
-const ROOT_SIZE: &str = "1m";
+/// The root file system: it holds folders, links and the files of [`FileTree::files`].
+const ROOT_SIZE: &str = "2m";
 
 /// For `/dev/shm`, and for `/tmp` where it is in memory. Limits of processes do not count this memory.
 const MEMORY_SIZE: &str = "64m";

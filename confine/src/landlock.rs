@@ -48,13 +48,18 @@ pub(crate) fn restrict_to_network(network: &NetworkRules, abi: u32) -> Result<La
     enforce(&[], Some(network), abi)
 }
 
-/// Confines the calling process, which has one thread, to `paths`, irrevocably.
-pub(crate) fn restrict_process(paths: &[PathRule], abi: u32) -> Result<LayerStatus, ConfineError> {
+/// Confines the calling process, which has one thread, to `paths`, and to connections to the ports of `network`,
+/// irrevocably.
+pub(crate) fn restrict_process(
+    paths: &[PathRule],
+    network: Option<&NetworkRules>,
+    abi: u32,
+) -> Result<LayerStatus, ConfineError> {
     let mut beneath = Vec::with_capacity(paths.len());
     for (index, path) in paths.iter().enumerate() {
         beneath.push((path.handle.as_fd(), process_rights(index, path)?));
     }
-    enforce(&beneath, None, abi)
+    enforce(&beneath, network, abi)
 }
 
 fn enforce(

@@ -25,6 +25,7 @@ use crate::{
 mod advice;
 pub(crate) mod apart;
 mod attempt;
+mod loopback;
 
 use attempt::NamespaceAttempt;
 
@@ -63,6 +64,8 @@ pub struct NamespacedProcess {
     pub tree: Option<BuiltTree>,
     /// Whether it is in its own user namespace, where the kernel counts its user's processes separately.
     pub has_own_users: bool,
+    /// The listener that was asked for, or the reason why there is none.
+    pub listener: Option<Result<OwnedFd, String>>,
 }
 
 impl Namespaces {
@@ -136,7 +139,9 @@ impl Namespaces {
     }
 
     /// Enters the namespaces and the tree. Must be called by the process that was forked after
-    /// [`Self::prepare`].
+    /// [`Self::prepare`]. With `listen`, the network namespace gets a loopback device and a listener on that port of
+    /// 127.0.0.1, after the proof of the namespace, which is then repeated. Without a network namespace there is no
+    /// listener.
     ///
     /// # Errors
     /// [`ConfineError::NotRefused`] if a namespace does not hold, [`ConfineError::NamespaceBroken`] if the
@@ -146,7 +151,9 @@ impl Namespaces {
         one_thread: &SingleThreaded,
         canary: &Canary,
         tree: &FileTree,
+        listen: Option<u16>,
     ) -> Result<NamespacedProcess, ConfineError> {
+        let mut listener = listen.map(|_| Err("there is no network namespace".to_owned()));
         if self.wanted.contains(&Layer::PidNamespace) {
             let attempt = NamespaceAttempt::outer_process(self.outer);
             let evidence = attempt.proof(Layer::PidNamespace, self.outer_seen)?;
@@ -158,10 +165,13 @@ impl Namespaces {
             (Layer::NetNamespace, UnshareFlags::NEWNET),
         ] {
             if self.wanted.contains(&layer) {
-                self.enter_one(layer, || {
+                let attempts = self.enter_one(layer, || {
                     sys::unshare(flag, one_thread)?;
                     if layer == Layer::UtsNamespace { attempt::rename_machine() } else { Ok(()) }
                 })?;
+                if let (Layer::NetNamespace, Some(port), Some(attempts)) = (layer, listen, attempts) {
+                    listener = Some(self.listen(port, &attempts)?);
+                }
             }
         }
         if !self.wanted.is_empty() {
@@ -176,19 +186,39 @@ impl Namespaces {
         };
         let place = |layer| Layer::NAMESPACES.iter().position(|one| *one == layer);
         self.reports.sort_by_key(|report| place(report.layer));
-        Ok(NamespacedProcess { reports: self.reports, tree, has_own_users: self.has_own_users })
+        Ok(NamespacedProcess { reports: self.reports, tree, has_own_users: self.has_own_users, listener })
     }
 
+    /// Makes the loopback device and its listener, and repeats the attempts on what is outside: with a device they are
+    /// refused in another way.
+    fn listen(
+        &mut self,
+        port: u16,
+        attempts: &[(NamespaceAttempt, SyscallOutcome)],
+    ) -> Result<Result<OwnedFd, String>, ConfineError> {
+        let listener = match loopback::listen(port) {
+            Ok(listener) => listener,
+            Err(error) => return Ok(Err(format!("the loopback device cannot be used ({error})"))),
+        };
+        for (attempt, before) in attempts {
+            let evidence = attempt.proof_beside_loopback(*before)?;
+            let report = self.reports.iter_mut().find(|report| report.layer == Layer::NetNamespace);
+            report.into_iter().for_each(|report| report.evidence.push(evidence.clone()));
+        }
+        Ok(Ok(listener))
+    }
+
+    /// Returns the attempts of a namespace that was entered, each with its outcome before.
     fn enter_one(
         &mut self,
         layer: Layer,
         enter: impl FnOnce() -> io::Result<()>,
-    ) -> Result<(), ConfineError> {
+    ) -> Result<Option<Vec<(NamespaceAttempt, SyscallOutcome)>>, ConfineError> {
         let attempts = match NamespaceAttempt::all(layer) {
             Ok(attempts) => attempts,
             Err(error) => {
                 self.miss(layer, format!("nothing here can prove it ({error})"));
-                return Ok(());
+                return Ok(None);
             }
         };
         let before: Vec<SyscallOutcome> = attempts.iter().map(NamespaceAttempt::make).collect();
@@ -198,16 +228,17 @@ impl Namespaces {
                 "the attempt was refused before the namespace was entered, so a refusal would prove nothing"
                     .to_owned(),
             );
-            return Ok(());
+            return Ok(None);
         }
         if let Err(error) = enter() {
             self.miss(layer, advice::namespace(layer, &error));
-            return Ok(());
+            return Ok(None);
         }
-        let evidence = attempts.iter().zip(before).map(|(attempt, before)| attempt.proof(layer, before));
+        let attempts: Vec<_> = attempts.into_iter().zip(before).collect();
+        let evidence = attempts.iter().map(|(attempt, before)| attempt.proof(layer, *before));
         let evidence = evidence.collect::<Result<_, _>>()?;
         self.report(layer, LayerStatus::Enforced, evidence);
-        Ok(())
+        Ok(Some(attempts))
     }
 
     fn enter_tree(

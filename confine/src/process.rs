@@ -72,8 +72,10 @@ fn confine_privileges(
     let abi = kernel.landlock_abi.unwrap_or_default();
     let layers = [
         apply_layer(rules, kernel, Layer::Privileges, || give_up_privileges(rules.user))?,
-        apply_layer(rules, kernel, Layer::Landlock, || landlock::restrict_process(&rules.paths, abi))?,
-        apply_layer(rules, kernel, Layer::Seccomp, seccomp::restrict_process)?,
+        apply_layer(rules, kernel, Layer::Landlock, || {
+            landlock::restrict_process(&rules.paths, rules.network.as_ref(), abi)
+        })?,
+        apply_layer(rules, kernel, Layer::Seccomp, || seccomp::restrict_process(rules.network.as_ref()))?,
     ];
     Ok(layers.into())
 }

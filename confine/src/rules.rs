@@ -83,6 +83,10 @@ pub struct ProcessConfinement {
     pub user: Option<ProcessUser>,
     /// The only files, folders and devices that may be opened, or below which files may be opened.
     pub paths: Vec<PathRule>,
+    /// The connections that the process may make: streams of IPv4 to these ports. `None` means no socket but
+    /// connected pairs. Meant for a process in a network namespace with nothing but a loopback device: neither layer
+    /// bounds the address.
+    pub network: Option<NetworkRules>,
     /// The limits of the process.
     pub limits: ProcessLimits,
     /// The target of the process's attempts, whose refusal proves the layer.

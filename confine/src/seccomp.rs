@@ -23,7 +23,7 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
-use crate::{ConfineError, LayerStatus};
+use crate::{ConfineError, LayerStatus, NetworkRules};
 
 mod network;
 mod process;
@@ -39,9 +39,10 @@ pub(crate) fn restrict_to_network() -> Result<LayerStatus, ConfineError> {
 }
 
 /// Filters the system calls of the calling process, which has one thread, and of all its children.
-pub(crate) fn restrict_process() -> Result<LayerStatus, ConfineError> {
+/// With `network` it may connect by TCP.
+pub(crate) fn restrict_process(network: Option<&NetworkRules>) -> Result<LayerStatus, ConfineError> {
     let answered = [(libc::ENOSYS, &process::UNKNOWN[..]), (libc::EOPNOTSUPP, &process::UNSUPPORTED[..])];
-    install(&compiled(&answered, process::allowed)?)
+    install(&compiled(&answered, || process::allowed(network.is_some()))?)
 }
 
 fn install(programs: &Programs) -> Result<LayerStatus, ConfineError> {

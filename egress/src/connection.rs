@@ -59,7 +59,8 @@ impl Connection {
     }
 }
 
-async fn dial(
+/// Connects to the addresses one after the other until one accepts.
+pub(crate) async fn dial(
     target: &Target,
     addresses: &JudgedAddresses,
     limits: &Limits,

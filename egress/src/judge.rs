@@ -13,7 +13,8 @@ use crate::{Credential, Limits};
 /// must come at once, without I/O.
 pub trait Judge: Send + Sync {
     /// Whether this request may be made. Called before each request, those after a redirect included, and before
-    /// the host's name is resolved. The scheme is `http` or `https`, and there is no user information.
+    /// the host's name is resolved. The scheme is `http` or `https`, and there is no user information. A tunnel has
+    /// the method `CONNECT` and the URL `https://host:port/`; its host is never an address.
     ///
     /// # Errors
     /// The refusal.

@@ -9,6 +9,8 @@
 //! protocol. Resolver configuration, hosts file and certificates are read before. Names are asked over TCP, since
 //! no filter can bound where a datagram goes. [`Egress::posture`] is the proof, for audit rows.
 //!
+//! [`Egress::tunnel`] carries the TLS of a confined program to a host that the judge lets through, unread.
+//!
 //! A connection serves one request and is closed. A pool would belong into `connection.rs`, keyed by the grant
 //! that opened the connection.
 //!
@@ -44,6 +46,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod bundle;
 mod connection;
 mod credential;
 mod decode;
@@ -59,8 +62,10 @@ mod resolve;
 mod roots;
 mod target;
 mod thread;
+mod tunnel;
 
 pub use credential::{Credential, InvalidCredential, InvalidSecret, SecretValue};
+pub use bundle::certificate_bundle;
 pub use error::{EgressError, FetchError};
 pub use judge::{Judge, Refusal};
 pub use limits::Limits;
@@ -69,6 +74,7 @@ pub use request::{Request, Response};
 pub use resolve::NameSettings;
 pub use roots::{SystemRoots, TrustedRoots};
 pub use thread::{Egress, EgressSettings};
+pub use tunnel::{TunnelEnd, TunnelFacts, TunnelLimits, TunnelWatch};
 
 pub use decode::ContentCoding;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

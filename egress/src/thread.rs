@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeSet,
     fmt, io,
+    net::TcpStream,
     num::NonZeroUsize,
     panic::AssertUnwindSafe,
     sync::{
@@ -31,8 +32,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    EgressError, FetchError, Judge, NameSettings, Request, Response, TrustedRoots, fetch::Client,
-    resolve::Resolver,
+    EgressError, FetchError, Judge, NameSettings, Request, Response, TrustedRoots, TunnelEnd, TunnelLimits,
+    TunnelWatch, fetch::Client, resolve::Resolver, tunnel,
 };
 
 /// The settings of the threads. There is no default: each of them grants power.
@@ -123,12 +124,40 @@ impl Egress {
         let cancel = cancel.child_token();
         let _cancel_on_drop = cancel.clone().drop_guard();
         let (answer, answered) = oneshot::channel();
-        self.submit(Job { judge, request, cancel, answer })?;
+        self.submit(Job::Request(RequestJob { judge, request, cancel, answer }))
+            .map_err(|(_job, error)| error)?;
         answered.await.unwrap_or(Err(FetchError::Stopped))
     }
 
+    /// Serves the connection of a client that asks for a tunnel, to its end. `stream` must not block. The judge is
+    /// asked about the tunnel as about a request with the method `CONNECT`, and about all addresses of the host.
+    /// `watch` has the facts, those of a refusal among them.
+    ///
+    /// # Cancellation
+    /// Cancelling the token, or dropping the future, closes both connections.
+    pub async fn tunnel(
+        &self,
+        judge: Arc<dyn Judge>,
+        stream: TcpStream,
+        limits: TunnelLimits,
+        watch: TunnelWatch,
+        cancel: CancellationToken,
+    ) {
+        let cancel = cancel.child_token();
+        let _cancel_on_drop = cancel.clone().drop_guard();
+        let (done, is_done) = oneshot::channel();
+        let job = TunnelJob { judge, stream, limits, watch: watch.clone(), cancel, _done: done };
+        match self.submit(Job::Tunnel(job)) {
+            // The sender is dropped at the end, with or without a word.
+            Ok(()) => drop(is_done.await),
+            Err((_job, error)) => watch.refuse(&error),
+        }
+        // Does nothing unless the thread has ended.
+        watch.end(TunnelEnd::Broken);
+    }
+
     /// Offers the job to each thread in turn.
-    fn submit(&self, mut job: Job) -> Result<(), FetchError> {
+    fn submit(&self, mut job: Job) -> Result<(), (Job, FetchError)> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let mut error = FetchError::Stopped;
         for offset in 0..self.threads.len() {
@@ -139,12 +168,29 @@ impl Egress {
                 Err(TrySendError::Closed(back)) => job = back,
             }
         }
-        Err(error)
+        Err((job, error))
     }
 }
 
-/// One request on its way to a thread.
-struct Job {
+/// Work on its way to a thread.
+enum Job {
+    Request(RequestJob),
+    Tunnel(TunnelJob),
+}
+
+/// One client's connection.
+struct TunnelJob {
+    judge: Arc<dyn Judge>,
+    stream: TcpStream,
+    limits: TunnelLimits,
+    watch: TunnelWatch,
+    cancel: CancellationToken,
+    /// Dropped at the end.
+    _done: oneshot::Sender<()>,
+}
+
+/// One request.
+struct RequestJob {
     judge: Arc<dyn Judge>,
     request: Request,
     cancel: CancellationToken,
@@ -197,25 +243,52 @@ fn set_up(
 
 /// Serves requests until the queue is closed, or the confinement is in doubt.
 async fn serve(client: &Client, proven: &ProvenThread, queue: &mut mpsc::Receiver<Job>) {
-    let mut running = FuturesUnordered::new();
+    let (mut running, mut tunnels) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
         tokio::select! {
             job = queue.recv(), if running.len() < IN_FLIGHT => {
                 let Some(job) = job else { return };
                 if let Err(source) = proven.reprove() {
                     // Dropping the others closes their connections.
-                    let _gone = job.answer.send(Err(FetchError::NotConfined { source }));
+                    job.refuse(FetchError::NotConfined { source });
                     return;
                 }
-                running.push(run(client, job));
+                match job {
+                    Job::Request(job) => running.push(run(client, job)),
+                    Job::Tunnel(job) if tunnels.len() < TUNNELS => tunnels.push(carry(client, job)),
+                    // Not left in the queue: a tunnel may last for long, and requests wait behind it.
+                    Job::Tunnel(_) => job.refuse(FetchError::Busy),
+                }
             }
             Some(()) = running.next(), if !running.is_empty() => {}
+            Some(()) = tunnels.next(), if !tunnels.is_empty() => {}
         }
     }
 }
 
+impl Job {
+    fn refuse(self, error: FetchError) {
+        match self {
+            Self::Request(job) => drop(job.answer.send(Err(error))),
+            Self::Tunnel(job) => job.watch.refuse(&error),
+        }
+    }
+}
+
+/// Serves one tunnel. A panic is the end of that tunnel, and not of the others.
+async fn carry(client: &Client, job: TunnelJob) {
+    let TunnelJob { judge, stream, limits, watch, cancel, _done } = job;
+    let carried = AssertUnwindSafe(tunnel::carry(client, &*judge, stream, &limits, &watch)).catch_unwind();
+    let end = tokio::select! {
+        biased;
+        () = cancel.cancelled() => TunnelEnd::Cancelled,
+        end = carried => end.unwrap_or(TunnelEnd::Broken),
+    };
+    watch.end(end);
+}
+
 /// Makes one request. A panic is the end of that request, and not of the thread's others.
-async fn run(client: &Client, job: Job) {
+async fn run(client: &Client, job: RequestJob) {
     let fetched = AssertUnwindSafe(client.fetch(&*job.judge, job.request)).catch_unwind();
     let result = tokio::select! {
         // A result that comes together with the cancellation is dropped: the caller is gone.
@@ -232,3 +305,6 @@ const QUEUE: usize = 128;
 
 /// Requests that a thread works on at a time. Each may hold a body of the limit's size.
 const IN_FLIGHT: usize = 64;
+
+/// Tunnels that a thread carries at a time. Each has two descriptors and 32 KiB of buffers.
+const TUNNELS: usize = 1024;

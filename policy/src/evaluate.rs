@@ -96,7 +96,7 @@ impl WorkspaceSecurityPolicy {
                 max_output: assignment.max_output,
             },
             subjects: request.subjects.to_vec(),
-            shell: shell.map(|shell| ShellGrant::of(shell, assignment.memory)),
+            shell: shell.map(|shell| ShellGrant::of(shell, assignment.memory, self.shared_shell_network())),
             flow: None,
         };
         grant.flow = flow::met(&self.effective().flow, &grant, request.run);

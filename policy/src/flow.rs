@@ -72,7 +72,9 @@ impl FlowSink {
     /// Whether a call with this grant can use the sink.
     fn is_in(&self, grant: &Grant) -> bool {
         match self {
-            Self::Network => grant.network.is_some(),
+            Self::Network => {
+                grant.network.is_some() || grant.shell.as_ref().is_some_and(|shell| shell.network.is_some())
+            }
             Self::Shell => grant.shell.is_some(),
             Self::Write(mount) => grant.access_to(mount.as_str()) == Some(Access::Write),
         }

@@ -21,7 +21,7 @@ pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     the_vault_is_never_beside_a_writable_mount(file, faults);
     no_tier_reaches_the_vault(file, faults);
     no_profile_has_vault_and_hosts(file, faults);
-    no_shell_has_hosts(file, faults);
+    no_shell_has_hosts_of_a_profile(file, faults);
     check_headers(file, faults);
     check_environment(file, faults);
     for operation in Operation::ALL {
@@ -133,13 +133,16 @@ fn no_profile_has_vault_and_hosts(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// A command could send whatever it finds, by any program. Shells get `Shell`, which no policy defines, so only
-/// an entry could name a profile with hosts.
-fn no_shell_has_hosts(file: &PolicyFile, faults: &mut Faults<'_>) {
+/// The hosts of a shell stand in `[shell]`, and only its forwarder reaches them. Shells get `Shell`, which no policy
+/// defines, so only an entry could name a profile with hosts.
+fn no_shell_has_hosts_of_a_profile(file: &PolicyFile, faults: &mut Faults<'_>) {
     if let Some(stated) = stated_profile(SHELL_EXEC, file)
         && find(stated, file).is_some_and(|profile| hosts_of(profile).is_some())
     {
-        faults.add_at(stated, "a tool that runs commands never has hosts; name no profile for it");
+        faults.add_at(
+            stated,
+            "a tool that runs commands has the hosts of `[shell]` alone; name no profile for it",
+        );
     }
 }
 

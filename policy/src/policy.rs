@@ -11,7 +11,7 @@ use portcullis_types::SandboxTier;
 use crate::{
     AuditSync, EgressSettings, GrantedMount, HostRule, Limits, LoadOptions, MountSpec, NetworkGrant,
     PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedPaths, RequiredLayer, SecretName,
-    SecretRule, ShellAbsence, ShellPolicy,
+    SecretRule, ShellAbsence, ShellNetwork, ShellPolicy,
     effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
@@ -31,6 +31,8 @@ pub struct WorkspaceSecurityPolicy {
     profiles: BTreeMap<ProfileName, Arc<[GrantedMount]>>,
     /// The mounts of the shell in the form of a grant; none without a shell.
     shell_mounts: Option<Arc<[GrantedMount]>>,
+    /// The network of the shell, likewise.
+    shell_network: Option<Arc<ShellNetwork>>,
     /// The networks of the profiles that have hosts, in the form of a grant.
     networks: BTreeMap<ProfileName, Arc<NetworkGrant>>,
     digest: PolicyDigest,
@@ -230,6 +232,12 @@ impl WorkspaceSecurityPolicy {
         self.networks.values().flat_map(|network| network.hosts.iter().map(HostRule::port)).collect()
     }
 
+    /// The network of the shell; none if there is no shell, or it has no hosts.
+    #[must_use]
+    pub fn shell_network(&self) -> Option<&ShellNetwork> {
+        self.shell_network.as_deref()
+    }
+
     /// `[egress]`, with every default filled in.
     #[must_use]
     pub fn egress(&self) -> &EgressSettings {
@@ -263,6 +271,10 @@ impl WorkspaceSecurityPolicy {
         self.networks.get(profile).cloned()
     }
 
+    pub(crate) fn shared_shell_network(&self) -> Option<Arc<ShellNetwork>> {
+        self.shell_network.clone()
+    }
+
     fn from_effective(effective: EffectivePolicy) -> Self {
         let mounts = effective
             .mounts
@@ -281,6 +293,9 @@ impl WorkspaceSecurityPolicy {
             })
             .collect();
         let shell_mounts = effective.shell.as_ref().ok().map(|shell| shell.mounts.as_slice().into());
+        let shell_network = effective.shell.as_ref().ok();
+        let shell_network = shell_network.and_then(|shell| ShellNetwork::of(&shell.hosts, &effective.egress));
+        let shell_network = shell_network.map(Arc::new);
         let networks = effective
             .networks
             .iter()
@@ -289,7 +304,18 @@ impl WorkspaceSecurityPolicy {
         // Of the effective policy alone: warnings and places do not change what is allowed.
         let digest = PolicyDigest::of(&effective);
         let (warnings, tool_places, sandbox) = Default::default();
-        Self { effective, mounts, profiles, shell_mounts, networks, digest, warnings, tool_places, sandbox }
+        Self {
+            effective,
+            mounts,
+            profiles,
+            shell_mounts,
+            shell_network,
+            networks,
+            digest,
+            warnings,
+            tool_places,
+            sandbox,
+        }
     }
 }
 

@@ -373,6 +373,7 @@ mod tests {
                 ("file_size", "\"7MiB\"", "file_size = \"7MiB\""),
                 ("output", "\"7KiB\"", "output = \"7KiB\""),
                 ("environment", "[\"AWS_SECRET_ACCESS_KEY\"]", "environment = [\"AWS_SECRET_ACCESS_KEY\"]"),
+                ("hosts", "[\"https://*.crates.io\"]", "hosts = [\"https://*.crates.io\"]"),
                 ("allow", "[\"git\"]", "allow = [\"git\"]"),
                 ("deny", "[\"sudo\"]", "deny = [\"sudo\"]"),
                 ("operators", "[\"|\"]", "operators = [\"|\"]"),

@@ -2,7 +2,7 @@
 //! Lines of a reduction without effect are noticed where the reduction is applied.
 
 use crate::{
-    ProfileName,
+    ProfileName, TunnelRule,
     file::{Faults, PlacedValue, PolicyFile, ShellEntries},
 };
 
@@ -14,6 +14,7 @@ pub(crate) fn look(file: &PolicyFile, faults: &mut Faults<'_>) {
     if let Some(shell) = &file.shell {
         secrets(shell, faults);
         shadowed(shell, faults);
+        covered(shell, faults);
     }
 }
 
@@ -75,6 +76,18 @@ fn shadowed<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
             let PlacedValue { at, key, .. } = &shell.place;
             let place = PlacedValue { value: (), at: *at, key: format!("{key}.allow") };
             faults.warn_at(&place, format!("`{allowed}` allows nothing: `{denied}` in `deny` covers it"));
+        }
+    }
+}
+
+/// Rules of a shell's `hosts` that grant nothing more than the others do.
+fn covered<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
+    for rule in shell.rules() {
+        let covers = |other: &&PlacedValue<TunnelRule>| {
+            other.value != rule.value && other.value.rule().covers_rule(rule.value.rule())
+        };
+        if let Some(wider) = shell.rules().find(covers) {
+            faults.warn_at(rule, format!("`{}` covers this", wider.value));
         }
     }
 }

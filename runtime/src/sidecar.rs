@@ -51,9 +51,12 @@ impl OwnSidecar {
 
 impl StartSidecar for OwnSidecar {
     fn start(&self, terms: &SidecarTerms) -> io::Result<StartedSidecar> {
-        let SidecarTerms { policy, workspace, state, private, unconfined } = terms;
+        let SidecarTerms { policy, workspace, state, private, ca, unconfined } = terms;
+        // The sidecar has another working directory.
+        let ca = ca.as_ref().map(std::path::absolute).transpose()?;
         let mut config = DaemonConfig::from_policy(policy, workspace.clone(), state.clone(), private.clone())
-            .map_err(io::Error::other)?;
+            .map_err(io::Error::other)?
+            .with_certificates(ca);
         // This process is the only client, and shares the sessions among its runs.
         config.service.sessions_per_connection = config.service.sessions;
         if *unconfined {

@@ -38,6 +38,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             canary: Canary::create(&world.path().join("state"))?,
             posture: PostureChoice::Exactly(level),
             waived: Vec::new(),
+            network: None,
             protect: ProtectedPaths::parse([".git/hooks", ".git/config", ".bashrc", ".envrc"])?,
         };
         let (mut starts, mut ends) = (Vec::new(), Vec::new());

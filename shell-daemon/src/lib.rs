@@ -11,7 +11,8 @@
 //! are at their real paths.
 //!
 //! This crate decides nothing: which folders a session sees, which limits it has and whether a command may
-//! run at all comes in as values. It opens no socket that other programs could connect to.
+//! run at all comes in as values. It opens no socket that other programs could connect to, but for a session with a
+//! network: a listener that the session's own programs reach and no others.
 //!
 //! A program that starts sessions calls [`enter_if_session`] before anything else:
 //!
@@ -30,6 +31,7 @@
 
 mod spec;
 
+mod network;
 mod posture;
 mod protected;
 mod session;
@@ -61,12 +63,13 @@ pub use error::{InputError, ShellError};
 pub use input::{CommandInput, InputWriter};
 pub use inside::enter_if_session;
 pub use log_line::{Colours, LogLine};
+pub use network::SessionNetwork;
 pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
 pub use running::{CommandEnd, Completion, Interruption, OutputChunk, OutputStream};
 pub use server::{
-    DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ProofError, ServiceLimits,
-    SessionLimits, Token, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,
+    DaemonConfig, DaemonError, DaemonMount, DaemonNetwork, EMBEDDED_ENTRY, EmbeddedSetup, ProofError,
+    ServiceLimits, SessionLimits, Token, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,
 };
 pub use session::ShellSession;
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};

@@ -50,6 +50,8 @@ pub struct ShellSession {
     background: Background,
     /// The shell for the next command; `None` if it could not be started ahead.
     prepared: Option<PreparedShell>,
+    listener: Option<OwnedFd>,
+    network_absence: Option<String>,
 }
 
 impl ShellSession {
@@ -97,19 +99,19 @@ impl ShellSession {
             // ignored: the session finds out by itself that it is not in the group.
             let _ = group.add(guard);
         }
-        let result = introduce(&control, &setup, &handles).and_then(|(process, ready)| {
+        let result = introduce(&control, &setup, &handles).and_then(|(process, ready, listener)| {
             let session_init = guard_pid
                 .and_then(|parent| Process::child_of(parent, process))
                 .ok_or(ShellError::SessionEnded)?;
-            Ok((session_init, ready))
+            Ok((session_init, ready, listener))
         });
-        let result = result.and_then(|(process, ready)| {
+        let result = result.and_then(|(process, ready, listener)| {
             let watcher =
                 watcher(spec, &ready.posture, ready.user).map_err(|source| ShellError::Start { source })?;
-            Ok((process, ready, watcher))
+            Ok((process, ready, watcher, listener))
         });
         match result {
-            Ok((session_init, ready, watcher)) => Ok(Self {
+            Ok((session_init, ready, watcher, listener)) => Ok(Self {
                 prepared: prepare(control.as_fd(), ready.user).ok(),
                 guard,
                 control: Some(control),
@@ -122,6 +124,8 @@ impl ShellSession {
                 _group: group.ok(),
                 watcher,
                 background: Background::default(),
+                listener,
+                network_absence: ready.network.and_then(Result::err),
             }),
             Err(error) => {
                 drop(control);
@@ -143,6 +147,18 @@ impl ShellSession {
     #[must_use]
     pub fn read_only_paths(&self) -> usize {
         self.read_only
+    }
+
+    /// The listener by which the session's programs ask for tunnels, once; `None` for a session without a network.
+    /// Other processes of the machine cannot connect to it.
+    pub fn take_listener(&mut self) -> Option<OwnedFd> {
+        self.listener.take()
+    }
+
+    /// The reason why the session has no network, if it was to get one.
+    #[must_use]
+    pub fn network_absence(&self) -> Option<&str> {
+        self.network_absence.as_deref()
     }
 
     /// The posture that the session proved.
@@ -363,12 +379,12 @@ fn group(spec: &SessionSpec, plan: &LayerPlan) -> Result<ControlGroup, LayerStat
     }
 }
 
-/// Sends the setup, and receives the session's answer and process number.
+/// Sends the setup, and receives the session's answer, its process number, and the listener of its network.
 fn introduce(
     control: &OwnedFd,
     setup: &SessionSetup,
     handles: &[OwnedFd],
-) -> Result<(Pid, SessionReady), ShellError> {
+) -> Result<(Pid, SessionReady, Option<OwnedFd>), ShellError> {
     let handles: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
     wire::send(control.as_fd(), &ToSession::Setup(Box::new(setup.clone())), &handles)
         .map_err(ShellError::channel)?;
@@ -379,12 +395,15 @@ fn introduce(
         return Err(ShellError::NotConfined { reason: "it did not answer in time".to_owned() });
     }
     let received = wire::receive_from(control.as_fd()).map_err(ShellError::channel)?;
-    match received.map(|received| (received.message, received.sender)) {
-        Some((FromSession::Ready(ready), sender)) => Ok((sender.ok_or(ShellError::SessionEnded)?, ready)),
-        Some((FromSession::Refused { reason, by_namespaces: true }, _)) => {
+    match received.map(|received| (received.message, received.sender, received.handles)) {
+        Some((FromSession::Ready(ready), sender, mut handles)) => {
+            let listener = handles.pop().filter(|_| matches!(ready.network, Some(Ok(()))));
+            Ok((sender.ok_or(ShellError::SessionEnded)?, ready, listener))
+        }
+        Some((FromSession::Refused { reason, by_namespaces: true }, _, _)) => {
             Err(ShellError::NamespacesUnusable { reason })
         }
-        Some((FromSession::Refused { reason, by_namespaces: false }, _)) => {
+        Some((FromSession::Refused { reason, by_namespaces: false }, _, _)) => {
             Err(ShellError::NotConfined { reason })
         }
         None => Err(ShellError::NotConfined { reason: "it ended without a word".to_owned() }),

@@ -16,12 +16,14 @@ use rustix::{
 
 use crate::{
     SessionMount, SessionSpec, ShellError,
+    network::CERTIFICATES_BYTES,
+    prepared::memory_file,
     protected::ProtectedPlaces,
     wire::{LayerPlan, SessionSetup, SetupPath},
 };
 
-/// Makes the setup message and its handles: the canary's first, then one for each path, then that of the
-/// control group if there is one.
+/// Makes the setup message and its handles: the canary's first, then one for each path, then that of the certificates
+/// of a session with a network, then that of the control group if there is one.
 pub(crate) fn setup(
     spec: &SessionSpec,
     plan: LayerPlan,
@@ -58,6 +60,10 @@ pub(crate) fn setup(
     let home = spec.mounts.iter().position(|mount| mount.name == spec.home);
     let home = home.ok_or_else(|| ShellError::HomeUnknown { name: spec.home.clone() })?;
     let (user, apart) = users(&spec.mounts[home].path)?;
+    if let Some(network) = &spec.network {
+        let certificates = certificates(&network.certificates);
+        handles.push(certificates.map_err(|source| ShellError::Start { source })?);
+    }
     let group = group.map(|(handle, proof)| {
         handles.push(handle);
         proof
@@ -74,8 +80,23 @@ pub(crate) fn setup(
         plan,
         protected: protected.read_only,
         fixed: protected.fixed,
+        network: spec.network.is_some(),
     };
     Ok((setup, handles))
+}
+
+/// A memory file with the certificates, too long for the message.
+fn certificates(text: &str) -> io::Result<OwnedFd> {
+    let bytes = text.len() as u64;
+    if bytes > CERTIFICATES_BYTES {
+        return Err(io::Error::other(format!("the certificates are larger than {CERTIFICATES_BYTES} bytes")));
+    }
+    let file = memory_file("certificates", bytes)?;
+    let mut written = 0;
+    while written < text.len() {
+        written += rustix::io::pwrite(&file, &text.as_bytes()[written..], written as u64)?;
+    }
+    Ok(file)
 }
 
 /// Checks a mount's name, which names a folder in the session's root folder and a part of a variable.

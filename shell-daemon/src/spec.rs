@@ -7,7 +7,7 @@ use portcullis_policy::ProtectedPaths;
 use portcullis_types::ShellPosture;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cancellation, CommandInput};
+use crate::{Cancellation, CommandInput, SessionNetwork};
 
 /// The complete list of what a session gets.
 #[derive(Clone, Debug)]
@@ -38,6 +38,9 @@ pub struct SessionSpec {
     /// paths that exist at the start are read-only; a path that a command makes or changes elsewhere is
     /// reported after the command, see [`crate::CommandEnd::protected`].
     pub protect: ProtectedPaths,
+    /// The network of a session that reaches [`ShellPosture::Strong`]; a weaker one has none, and
+    /// [`crate::ShellSession::network_absence`] says why. `None`: no network.
+    pub network: Option<SessionNetwork>,
 }
 
 /// The posture that a session must have.

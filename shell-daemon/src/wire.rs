@@ -28,7 +28,7 @@ use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToSession {
     /// How the session confines itself. Descriptors: the state folder of the canary, then one for each path,
-    /// then that of the control group if there is one.
+    /// then a memory file of certificates for a session with a network, then that of the control group if there is one.
     Setup(Box<SessionSetup>),
     /// Start a shell for the next command. Descriptors: a memory file for the command's text, standard input,
     /// output and error, the report socket, a pipe that gets a line when the command begins, and a memory
@@ -59,6 +59,8 @@ pub(crate) struct SessionSetup {
     pub(crate) protected: Vec<PathBuf>,
     /// Folders that must stay where they are, likewise.
     pub(crate) fixed: Vec<PathBuf>,
+    /// Whether a session of the posture `strong` gets a network.
+    pub(crate) network: bool,
 }
 
 /// A path that a session may reach.
@@ -88,7 +90,7 @@ pub(crate) enum LayerPlan {
 /// The session's answer to its setup. The kernel tells which process sent it, see [`receive_from`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromSession {
-    /// The session is confined and has proved it.
+    /// The session is confined and has proved it. Descriptor: the listener of a session with a network.
     Ready(SessionReady),
     /// The session could not confine itself, and ends.
     Refused {
@@ -108,6 +110,8 @@ pub(crate) struct SessionReady {
     pub(crate) protected: usize,
     /// The owner of its processes, where that is another user than the daemon's.
     pub(crate) user: Option<ProcessUser>,
+    /// Whether it has the network that it was to get, or the reason why not; `None` if it was to get none.
+    pub(crate) network: Option<Result<(), String>>,
 }
 
 /// A report of a command's init. Its socket ends with the last process of the command.

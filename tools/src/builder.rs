@@ -258,7 +258,8 @@ impl RegistryBuilder {
         registration.natives(self.natives)?;
         registration.capabilities(self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
-            let terms = sidecar_terms(&policy, &state, workspace, private);
+            let ca = self.gate.as_ref().and_then(|gate| gate.ca.clone());
+            let terms = sidecar_terms(&policy, &state, workspace, private, ca);
             registration.shell(ShellBackend::new(&self.shell, terms), policy.shell())?;
         }
         registration.shipped_modules(self.modules)?;
@@ -340,9 +341,10 @@ fn sidecar_terms(
     state: &Path,
     workspace: PathBuf,
     private: Vec<PathBuf>,
+    ca: Option<PathBuf>,
 ) -> SidecarTerms {
     let (policy, state) = (Arc::new(policy.clone()), state.to_owned());
-    SidecarTerms { policy, workspace, state, private, unconfined: false }
+    SidecarTerms { policy, workspace, state, private, ca, unconfined: false }
 }
 
 fn sync_mode(policy: &WorkspaceSecurityPolicy) -> SyncMode {

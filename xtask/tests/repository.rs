@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("agent", &["types"]),
     ("adapters", &["agent", "tools", "types"]),
     ("mcp", &["tools", "types"]),
-    ("shell-daemon", &["types", "policy", "confine", "shell-protocol"]),
+    ("shell-daemon", &["types", "policy", "confine", "egress", "shell-protocol"]),
     ("runtime", &["adapters", "agent", "mcp", "tools", "shell-daemon", "types", "guest-build"]),
     ("testing", &["runtime", "tools", "types", "guest-build"]),
 ];

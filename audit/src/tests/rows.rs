@@ -6,7 +6,9 @@ use portcullis_types::{Access, SafetyTier, ToolErrorKind};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Confinement, MAX_ROW_BYTES, RecordedMount, Subject, SubjectKind, Text, Verdict};
+use crate::{
+    Confinement, MAX_ROW_BYTES, RecordedConnection, RecordedMount, Subject, SubjectKind, Text, Verdict,
+};
 
 fn full(text: &str) -> (Arc<CallRecord>, CallEnding) {
     let text = Text::from(text);
@@ -36,6 +38,15 @@ fn full(text: &str) -> (Arc<CallRecord>, CallEnding) {
         secrets: vec![Arc::clone(&text); 200],
         posture: some(),
     };
+    let connection = RecordedConnection {
+        host: some(),
+        port: Some(u16::MAX),
+        address: some(),
+        count: u64::MAX,
+        sent: u64::MAX,
+        received: u64::MAX,
+        end: Arc::clone(&text),
+    };
     let ending = CallEnding {
         outcome: Outcome::Error(ToolErrorKind::InvalidArguments),
         code: some(),
@@ -45,6 +56,8 @@ fn full(text: &str) -> (Arc<CallRecord>, CallEnding) {
         output_bytes: Some(u64::MAX),
         truncated: Some(false),
         mounts_used: vec![Arc::clone(&text); 200],
+        connections: vec![connection; 200],
+        connections_omitted: 1,
     };
     (Arc::new(call), ending)
 }
@@ -78,6 +91,15 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         duration: Some(Duration::from_micros(90)),
         truncated: Some(true),
         mounts_used: vec!["shared".into()],
+        connections: vec![RecordedConnection {
+            host: Some("a.test".into()),
+            port: Some(443),
+            address: None,
+            count: 2,
+            sent: 0,
+            received: 0,
+            end: "host_not_granted".into(),
+        }],
         ..CallEnding::new(Outcome::Error(ToolErrorKind::Denied))
     };
     log.append(&Record::begin(&call)).expect("appends");
@@ -98,7 +120,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
             "begin",
             concat!(
                 r#""code":null,"rule":null,"approval":"not_required","labels":["vault"],"flow_rule":null,"secrets":[],"outcome":null,"duration_us":null,"#,
-                r#""cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":null,"mounts_used":[],"#,
+                r#""cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":null,"mounts_used":[],"connections":[],"#,
             ),
         ),
         (
@@ -106,7 +128,8 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
             concat!(
                 r#""code":"mount_read_only","rule":null,"approval":"not_required","labels":["vault"],"flow_rule":null,"secrets":[],"outcome":"denied","#,
                 r#""duration_us":90,"cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":true,"#,
-                r#""mounts_used":["shared"],"#,
+                r#""mounts_used":["shared"],"connections":[{"host":"a.test","port":443,"address":null,"#,
+                r#""count":2,"sent":0,"received":0,"end":"host_not_granted"}],"#,
             ),
         ),
     ];

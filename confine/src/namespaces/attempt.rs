@@ -106,6 +106,18 @@ impl NamespaceAttempt {
         }
         Err(ConfineError::NotRefused { layer, canary: self.what, expected: self.refusal, observed: after })
     }
+
+    /// Repeats an attempt on the network in a namespace that has a loopback device: there is a way to 127.0.0.1, and no
+    /// one listens.
+    pub(super) fn proof_beside_loopback(&self, before: SyscallOutcome) -> Result<Evidence, ConfineError> {
+        let (layer, expected) = (Layer::NetNamespace, SyscallOutcome::Failed(libc::ECONNREFUSED));
+        let after = self.make();
+        if after != expected {
+            return Err(ConfineError::NotRefused { layer, canary: self.what, expected, observed: after });
+        }
+        let canary = format!("{}, beside a loopback device", self.what).into();
+        Ok(Evidence { layer, canary, before, after })
+    }
 }
 
 /// Whether the calling process can find this process.

@@ -13,6 +13,7 @@ fn may_enter() -> bool {
 
 fn tree() -> FileTree {
     FileTree {
+        files: Vec::new(),
         mounts: Vec::new(),
         system: Vec::new(),
         read_only: Vec::new(),
@@ -44,7 +45,7 @@ fn namespace_evidence_worked_before_entry() {
         return;
     }
     let world = World::new();
-    let enter = || wanted(&OF_THREADS).enter(&SingleThreaded::pretend(), &world.canary(), &tree());
+    let enter = || wanted(&OF_THREADS).enter(&SingleThreaded::pretend(), &world.canary(), &tree(), None);
     let inside = on_fresh_thread(|| enter().unwrap());
     assert_eq!(inside.reports.iter().map(|report| report.layer).collect::<Vec<_>>(), Layer::NAMESPACES);
     for report in inside.reports.iter().filter(|report| OF_THREADS.contains(&report.layer)) {
@@ -68,7 +69,7 @@ fn namespaces_a_container_refuses_are_missing_with_a_remedy() {
         enter_stock_container();
         let prepared =
             Namespaces::prepare(&SingleThreaded::pretend(), &[Layer::UtsNamespace], None, None).unwrap();
-        prepared.enter(&SingleThreaded::pretend(), &world.canary(), &tree()).unwrap()
+        prepared.enter(&SingleThreaded::pretend(), &world.canary(), &tree(), None).unwrap()
     });
     assert_eq!(status(&inside, Layer::UtsNamespace), &LayerStatus::Waived);
     for (layer, word) in [
@@ -105,7 +106,7 @@ fn left_out_ones_are_reported_as_said() {
     let world = World::new();
     let reason = LayerStatus::Missing { reason: "said so".to_owned() };
     let inside = on_fresh_thread(|| {
-        Namespaces::none(&reason).enter(&SingleThreaded::pretend(), &world.canary(), &tree()).unwrap()
+        Namespaces::none(&reason).enter(&SingleThreaded::pretend(), &world.canary(), &tree(), None).unwrap()
     });
     assert_eq!(inside.reports.len(), Layer::NAMESPACES.len());
     assert!(inside.reports.iter().all(|report| report.status == reason));

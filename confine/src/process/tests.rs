@@ -36,6 +36,7 @@ fn rules(world: &World) -> ProcessConfinement {
         }
     }
     ProcessConfinement {
+        network: None,
         landlock: Requirement::Required,
         seccomp: Requirement::Required,
         user: None,

@@ -6,6 +6,8 @@
 //! POSIX message queues (which all processes of the user share); memory files without a file system
 //! (`memfd_create`); giving pages to a pipe (`vmsplice`); setting the set-user-ID or set-group-ID bit on a
 //! file; changing another process's limits or priority.
+//!
+//! A process that may connect has streams of IPv4 besides, which it can neither bind nor have listen.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +35,8 @@ pub(super) const UNSUPPORTED: [libc::c_long; 8] = [
     REMOVEXATTRAT,
 ];
 
-/// The allow list, in the form of a worker thread's.
-pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+/// The allow list, in the form of a worker thread's. With `connects`, streams of IPv4 too.
+pub(super) fn allowed(connects: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let plain = [
         MEMORY,
         WAITING,
@@ -84,7 +86,32 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
     rules.insert(libc::SYS_personality, one_of(0, &[0, u32::MAX])?);
 
     add_modes(&mut rules)?;
+    if connects {
+        add_streams(&mut rules)?;
+    }
     Ok(rules)
+}
+
+/// Making streams of IPv4, and connecting them. Landlock judges the port. Not IPv6: one listener is there, and a
+/// program goes on with the other family.
+fn add_streams(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendError> {
+    let sockets = [0, libc::IPPROTO_TCP].into_iter().map(|protocol| {
+        SeccompRule::new(vec![
+            equal(0, libc::AF_INET)?,
+            masked(1, !word(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK), word(libc::SOCK_STREAM))?,
+            equal(2, protocol)?,
+        ])
+    });
+    rules.insert(libc::SYS_socket, sockets.collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_connect, Vec::new());
+    // Refused: loading another protocol onto a stream (`tls`, `smc`), and taking its state to pieces.
+    let differs = |index, value: libc::c_int| {
+        SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(word(value)))
+    };
+    let other_level = SeccompRule::new(vec![differs(1, libc::IPPROTO_TCP)?])?;
+    let harmless = SeccompRule::new(vec![differs(2, libc::TCP_ULP)?, differs(2, libc::TCP_REPAIR)?])?;
+    rules.insert(libc::SYS_setsockopt, vec![other_level, harmless]);
+    Ok(())
 }
 
 /// The calls that set a mode. The set-user-ID and set-group-ID bits are never allowed: a program with them,

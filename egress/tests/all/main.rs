@@ -8,4 +8,5 @@ mod names;
 mod redirects;
 mod sizes;
 mod tls;
+mod tunnels;
 mod world;

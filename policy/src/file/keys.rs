@@ -57,6 +57,7 @@ pub(crate) const SHELL: &[&str] = &[
     "file_size",
     "output",
     "environment",
+    "hosts",
     "allow",
     "deny",
     "operators",

@@ -6,7 +6,7 @@ use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
     Approval, AuditSync, FileBytes, HostRule, HttpMethod, MemoryBytes, MountName, Operator, OutputBytes,
-    PrivateEndpoint, ProfileName, RequiredLayer, ResponseBytes, SecretHeader, SecretName, SecretSource,
+    PrivateEndpoint, ProfileName, RequiredLayer, ResponseBytes, SecretHeader, SecretName, SecretSource, TunnelRule,
     VariableName, commands::CommandPattern, protect::Pattern,
 };
 
@@ -147,6 +147,7 @@ pub(crate) struct ShellEntries<A> {
     pub(crate) file_size: Option<PlacedValue<FileBytes>>,
     pub(crate) output: Option<PlacedValue<OutputBytes>>,
     pub(crate) environment: Option<Vec<PlacedValue<VariableName>>>,
+    pub(crate) hosts: Option<PlacedValue<Vec<PlacedValue<TunnelRule>>>>,
     pub(crate) allow: Option<BTreeSet<CommandPattern>>,
     pub(crate) deny: BTreeSet<CommandPattern>,
     pub(crate) operators: Option<Vec<PlacedValue<Operator>>>,
@@ -236,6 +237,13 @@ pub(crate) struct ReducedSecret {
 impl NetworkEntries {
     /// The rules of `hosts`.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &PlacedValue<HostRule>> {
+        self.hosts.iter().flat_map(|hosts| &hosts.value)
+    }
+}
+
+impl<A> ShellEntries<A> {
+    /// The rules of `hosts`.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &PlacedValue<TunnelRule>> {
         self.hosts.iter().flat_map(|hosts| &hosts.value)
     }
 }

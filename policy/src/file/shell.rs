@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use portcullis_types::ShellPosture;
 
 use crate::{
-    FileBytes, MemoryBytes, Operator, OutputBytes, VariableName,
+    FileBytes, MemoryBytes, Operator, OutputBytes, TunnelRule, VariableName,
     commands::CommandPattern,
     limits::{SHELL_FILE_SIZE, SHELL_MEMORY, SHELL_OUTPUT, SHELL_PROCESSES},
 };
@@ -52,6 +52,10 @@ pub(super) fn shell<A: Copy, const N: usize>(
         environment: entry("environment").map(|entry| {
             let parse = |text: &str| VariableName::parse(text).map_err(|error| error.to_string());
             elements(&entry, faults, parse)
+        }),
+        hosts: entry("hosts").map(|entry| {
+            let parse = |text: &str| text.parse::<TunnelRule>().map_err(|error| error.to_string());
+            entry.placed(elements(&entry, faults, parse))
         }),
         allow: entry("allow").and_then(|entry| allowed(&entry, faults)),
         deny: entry("deny").map(|entry| patterns(&entry, faults)).unwrap_or_default(),

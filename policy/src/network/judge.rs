@@ -5,16 +5,17 @@
 //! dials can demand them.
 
 use std::{
+    collections::BTreeSet,
     fmt::Display,
     net::{IpAddr, SocketAddr},
 };
 
 use url::Url;
 
-use crate::{Denial, DenialCode, Grant, ProfileName};
+use crate::{Denial, DenialCode, Grant, ProfileName, ShellNetwork};
 
 use super::{
-    Authority, Host, HttpMethod, InvalidUrl, MAX_REDIRECTS, NetworkGrant, Scheme,
+    Authority, Host, HostRule, HttpMethod, InvalidUrl, MAX_REDIRECTS, NetworkGrant, PrivateEndpoint, Scheme,
     address::{METADATA, is_metadata_name, reason_not_public},
     url_text::{parse_target, parse_url},
 };
@@ -28,7 +29,8 @@ pub struct JudgedRequest {
     redirects: u32,
 }
 
-/// An address that passed and may be dialled. Made by [`Grant::judge_address`] alone.
+/// An address that passed and may be dialled. Made by [`Grant::judge_address`] and [`ShellNetwork::judge_address`]
+/// alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JudgedAddress(SocketAddr);
 
@@ -127,7 +129,38 @@ impl Grant {
     /// address and port do not stand in `allow_private`.
     pub fn judge_address(&self, host: &Host, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
         let judge = Judge::of(self.network.as_deref(), &self.profile, &format!("{host}:{port}"))?;
-        judge.address(host, port, address)
+        judge_address(&judge.network.allow_private, host, port, address)
+    }
+}
+
+impl ShellNetwork {
+    /// Judges where a tunnel of a command leads, by the shell's `hosts`. `url` is `https://host:port/`.
+    ///
+    /// # Errors
+    /// A [`Denial`] with one of these codes:
+    /// - [`DenialCode::UrlRefused`]: the text is no such URL.
+    /// - [`DenialCode::HostNotGranted`]: no rule covers host and port, or the host is an address.
+    /// - [`DenialCode::AddressNotPublic`]: the host is a metadata service.
+    pub fn judge_tunnel(&self, url: &str) -> Result<(), Denial> {
+        let (_, to) = parse_url(url).map_err(|error| Denial {
+            code: DenialCode::UrlRefused,
+            rule: "shell.hosts".to_owned(),
+            subject: url.to_owned(),
+            hint: format!("no policy allows it: {error}"),
+        })?;
+        let hosts = self.hosts.iter().map(|rule| rule.rule());
+        match to.host() {
+            Host::Name(_) => judge_authority(hosts, &self.allow_private, "shell", &to),
+            Host::Address(_) => Err(host_not_granted(hosts, "shell", &to)),
+        }
+    }
+
+    /// Judges one address of a tunnel's host, as [`Grant::judge_address`] does.
+    ///
+    /// # Errors
+    /// A [`Denial`] with [`DenialCode::AddressNotPublic`] where address and port do not stand in `allow_private`.
+    pub fn judge_address(&self, host: &Host, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
+        judge_address(&self.allow_private, host, port, address)
     }
 }
 
@@ -182,59 +215,9 @@ impl<'a> Judge<'a> {
         Ok(JudgedRequest { method, url, authority, redirects })
     }
 
-    /// Judges the host by the rules, and by its address as far as it is known before resolving.
     fn authority(&self, to: &Authority) -> Result<(), Denial> {
-        if !self.network.hosts.iter().any(|rule| rule.covers(to)) {
-            return Err(self.deny(
-                DenialCode::HostNotGranted,
-                "hosts",
-                to,
-                format!(
-                    "granted: {}; an operator allows it with `hosts = [\"{to}\"]` under `[profiles.{}]` in the policy",
-                    listed(self.network.hosts.iter()),
-                    self.profile
-                ),
-            ));
-        }
-        match to.host() {
-            Host::Address(address) => self.address(to.host(), to.port(), *address).map(|_| ()),
-            Host::Name(_) => self.name(to.host(), to.port()),
-        }
-    }
-
-    fn address(&self, host: &Host, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
-        self.name(host, port)?;
-        if let Host::Address(written) = host
-            && written.to_canonical() != address.to_canonical()
-        {
-            return Err(self.not_public(host, port, "another address than the URL's", &address));
-        }
-        let to = SocketAddr::new(address.to_canonical(), port);
-        match reason_not_public(to.ip()) {
-            Some(reason) if !self.network.allows_private(to) => Err(self.not_public(host, port, reason, &to)),
-            Some(_) | None => Ok(JudgedAddress(to)),
-        }
-    }
-
-    /// Refuses the names of metadata services before they are resolved.
-    fn name(&self, host: &Host, port: u16) -> Result<(), Denial> {
-        match host.name().filter(|name| is_metadata_name(name)) {
-            Some(name) if !self.network.allows_name(name, port) => {
-                Err(self.not_public(host, port, METADATA, &format!("{name}:{port}")))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn not_public(&self, host: &Host, port: u16, reason: &str, entry: &dyn Display) -> Denial {
-        Denial {
-            code: DenialCode::AddressNotPublic,
-            rule: "egress.allow_private".to_owned(),
-            subject: format!("{host}:{port}"),
-            hint: format!(
-                "`{entry}` is {reason}; an operator allows it with `allow_private = [\"{entry}\"]` under `[egress]` in the policy"
-            ),
-        }
+        let NetworkGrant { hosts, allow_private, .. } = self.network;
+        judge_authority(hosts.iter(), allow_private, &format!("profiles.{}", self.profile), to)
     }
 
     fn method_not_granted(&self, method: &str, to: &Authority) -> Denial {
@@ -286,6 +269,83 @@ impl<'a> Judge<'a> {
 
     fn deny(&self, code: DenialCode, key: &str, subject: &dyn Display, hint: String) -> Denial {
         Denial { code, rule: format!("profiles.{}.{key}", self.profile), subject: subject.to_string(), hint }
+    }
+}
+
+/// Judges the host by the rules of a section of the policy, and by its address as far as it is known before
+/// resolving.
+fn judge_authority<'r>(
+    hosts: impl ExactSizeIterator<Item = &'r HostRule> + Clone,
+    allow_private: &BTreeSet<PrivateEndpoint>,
+    section: &str,
+    to: &Authority,
+) -> Result<(), Denial> {
+    if !hosts.clone().any(|rule| rule.covers(to)) {
+        return Err(host_not_granted(hosts, section, to));
+    }
+    match to.host() {
+        Host::Address(address) => {
+            judge_address(allow_private, to.host(), to.port(), *address).map(|_judged| ())
+        }
+        Host::Name(_) => judge_name(allow_private, to.host(), to.port()),
+    }
+}
+
+fn judge_address(
+    allow_private: &BTreeSet<PrivateEndpoint>,
+    host: &Host,
+    port: u16,
+    address: IpAddr,
+) -> Result<JudgedAddress, Denial> {
+    judge_name(allow_private, host, port)?;
+    if let Host::Address(written) = host
+        && written.to_canonical() != address.to_canonical()
+    {
+        return Err(not_public(host, port, "another address than the URL's", &address));
+    }
+    let to = SocketAddr::new(address.to_canonical(), port);
+    match reason_not_public(to.ip()) {
+        Some(reason) if !allow_private.contains(&PrivateEndpoint::Address(to)) => {
+            Err(not_public(host, port, reason, &to))
+        }
+        Some(_) | None => Ok(JudgedAddress(to)),
+    }
+}
+
+/// Refuses the names of metadata services before they are resolved.
+fn judge_name(allow_private: &BTreeSet<PrivateEndpoint>, host: &Host, port: u16) -> Result<(), Denial> {
+    match host.name().filter(|name| is_metadata_name(name)) {
+        Some(name) if !allow_private.contains(&PrivateEndpoint::Name(name.clone(), port)) => {
+            Err(not_public(host, port, METADATA, &format!("{name}:{port}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn host_not_granted<'r>(
+    hosts: impl ExactSizeIterator<Item = &'r HostRule>,
+    section: &str,
+    to: &Authority,
+) -> Denial {
+    Denial {
+        code: DenialCode::HostNotGranted,
+        rule: format!("{section}.hosts"),
+        subject: to.to_string(),
+        hint: format!(
+            "granted: {}; an operator allows it with `hosts = [\"{to}\"]` under `[{section}]` in the policy",
+            listed(hosts)
+        ),
+    }
+}
+
+fn not_public(host: &Host, port: u16, reason: &str, entry: &dyn Display) -> Denial {
+    Denial {
+        code: DenialCode::AddressNotPublic,
+        rule: "egress.allow_private".to_owned(),
+        subject: format!("{host}:{port}"),
+        hint: format!(
+            "`{entry}` is {reason}; an operator allows it with `allow_private = [\"{entry}\"]` under `[egress]` in the policy"
+        ),
     }
 }
 

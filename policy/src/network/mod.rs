@@ -3,7 +3,8 @@
 //! - `authority`: scheme, host and port in one canonical form.
 //! - `rule`: one element of `hosts`; `method`: one of `methods`.
 //! - `address`: the addresses and names that are never dialled by default.
-//! - `settings`: the section `[egress]`; `profile`: the network of one profile, and of a grant.
+//! - `settings`: the section `[egress]`; `profile`: the network of one profile, and of a grant; `tunnel`: that of
+//!   a shell.
 //! - `resolve`, `reduce`, `render`: make it from a file, take away from it, write it as text.
 //! - `url_text`: the rules of a URL's text; `judge`: the decisions on requests, redirects and addresses.
 //!
@@ -19,6 +20,7 @@ mod render;
 mod resolve;
 mod rule;
 mod settings;
+mod tunnel;
 mod url_text;
 
 pub use authority::{Authority, Host, HostName, InvalidHost, Scheme};
@@ -27,11 +29,12 @@ pub use method::HttpMethod;
 pub use profile::NetworkGrant;
 pub use rule::{HostRule, InvalidHostRule};
 pub use settings::{EgressSettings, InvalidPrivateEndpoint, PrivateEndpoint, ResponseBytes};
+pub use tunnel::{InvalidTunnelRule, ShellNetwork, TunnelRule};
 pub use url_text::{InvalidUrl, MAX_URL_BYTES};
 
 pub(crate) use judge::check_url;
 pub(crate) use profile::ProfileNetwork;
-pub(crate) use reduce::{reduce_egress, reduce_network};
+pub(crate) use reduce::{not_within, reduce_egress, reduce_network};
 pub(crate) use render::{network_summary, write_egress, write_network};
 pub(crate) use resolve::{resolve_egress, resolve_networks};
 pub(crate) use settings::{MAX_REDIRECTS, MAX_RESPONSE};

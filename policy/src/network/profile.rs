@@ -1,10 +1,10 @@
 //! The network of one profile, and the network part of a grant.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::{EgressSettings, HostName, HostRule, HttpMethod, PrivateEndpoint, ResponseBytes};
+use super::{EgressSettings, HostRule, HttpMethod, PrivateEndpoint, ResponseBytes};
 
 /// The network of a profile of the effective policy. A profile without hosts has none, and no value of this
 /// type.
@@ -40,15 +40,5 @@ impl NetworkGrant {
         let EgressSettings { allow_private, max_response, max_redirects, ca: _ } = egress;
         let allow_private = allow_private.clone();
         Self { hosts, methods, allow_private, max_response: *max_response, max_redirects: *max_redirects }
-    }
-
-    /// Whether the operator allows an address that is not public.
-    pub(super) fn allows_private(&self, address: SocketAddr) -> bool {
-        self.allow_private.contains(&PrivateEndpoint::Address(address))
-    }
-
-    /// Whether the operator allows the name of a metadata service.
-    pub(super) fn allows_name(&self, name: &HostName, port: u16) -> bool {
-        self.allow_private.contains(&PrivateEndpoint::Name(name.clone(), port))
     }
 }

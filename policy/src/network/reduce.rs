@@ -60,7 +60,11 @@ pub(crate) fn reduce_egress(egress: &mut EgressSettings, reduced: &EgressEntries
     }
 }
 
-fn not_within<T: std::fmt::Display>(placed: &crate::file::PlacedValue<T>, faults: &mut Faults<'_>) {
+/// Refuses an element that would grant more.
+pub(crate) fn not_within<T: std::fmt::Display>(
+    placed: &crate::file::PlacedValue<T>,
+    faults: &mut Faults<'_>,
+) {
     let message =
         format!("`{}` is not within the operator's list; this section may only take away", placed.value);
     faults.add_at(placed, message);

@@ -108,6 +108,12 @@ impl HostRule {
         }
     }
 
+    /// Whether its host is an address.
+    #[must_use]
+    pub fn is_address(&self) -> bool {
+        matches!(self.hosts, HostPattern::One(Host::Address(_)))
+    }
+
     /// The port.
     #[must_use]
     pub fn port(&self) -> u16 {

@@ -7,7 +7,7 @@ use std::{
     str::FromStr,
 };
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
 use crate::limits::{GIB, KIB, LimitBounds, MIB, in_largest_unit};
@@ -126,6 +126,12 @@ impl fmt::Display for PrivateEndpoint {
 impl Serialize for PrivateEndpoint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PrivateEndpoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -1,17 +1,19 @@
 //! The shell part of a grant, and the check of a command.
 
+use std::sync::Arc;
+
 use portcullis_types::{RoleKind, ShellPosture, Shown};
 use serde::Serialize;
 
 use crate::{
     CommandRefusal, CommandRules, Denial, DenialCode, FileBytes, MemoryBytes, OutputBytes, ShellAbsence,
-    ShellPolicy, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy,
+    ShellNetwork, ShellPolicy, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy,
 };
 
 /// The shell part of a [`crate::Grant`]: limits of the command beside the grant's mounts and time.
 ///
 /// Its JSON is stable, like the grant's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ShellGrant {
     /// The least confinement that the command requires.
@@ -27,13 +29,16 @@ pub struct ShellGrant {
     /// The part of the command's output that is kept, in bytes.
     #[serde(rename = "output_bytes")]
     pub output: OutputBytes,
+    /// Where the command's tunnels may go, in a session of the posture `strong`; none for a shell without hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Arc<ShellNetwork>>,
 }
 
 impl ShellGrant {
     /// The grant of a policy's shell to a command with this much memory.
-    pub(crate) fn of(shell: &ShellPolicy, memory: MemoryBytes) -> Self {
+    pub(crate) fn of(shell: &ShellPolicy, memory: MemoryBytes, network: Option<Arc<ShellNetwork>>) -> Self {
         let ShellPolicy { posture, processes, file_size, output, .. } = *shell;
-        Self { posture, processes, memory: memory.min(shell.memory), file_size, output }
+        Self { posture, processes, memory: memory.min(shell.memory), file_size, output, network }
     }
 }
 

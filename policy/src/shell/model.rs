@@ -6,7 +6,7 @@ use portcullis_types::{Access, ShellPosture};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
-    CommandRules, FileBytes, GrantedMount, MemoryBytes, MountName, OutputBytes, VariableName,
+    CommandRules, FileBytes, GrantedMount, MemoryBytes, MountName, OutputBytes, TunnelRule, VariableName,
     limits::{as_millis, from_millis},
 };
 
@@ -42,6 +42,9 @@ pub struct ShellPolicy {
     pub output: OutputBytes,
     /// The names of variables that the shell may take from the operator's environment. Default: none.
     pub environment: BTreeSet<VariableName>,
+    /// The hosts that commands reach, in sessions of the posture `strong` only. Default: none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hosts: BTreeSet<TunnelRule>,
     /// The rules about commands. Default: all commands may run.
     pub commands: CommandRules,
 }

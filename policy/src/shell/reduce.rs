@@ -8,9 +8,10 @@ use std::{
 use portcullis_types::Access;
 
 use crate::{
-    MountName, ShellAbsence, ShellPolicy,
+    MountName, ShellAbsence, ShellPolicy, TunnelRule,
     effective::find_mount,
     file::{Faults, PlacedValue, ReducedAccess, ShellEntries},
+    network::not_within,
     overlay::{lower, lower_duration, takes_nothing, widens},
 };
 
@@ -80,6 +81,9 @@ fn reduce_policy(
     if let Some(names) = &reduced.environment {
         policy.environment = subset(names, Some(&policy.environment), faults);
     }
+    if let Some(hosts) = &reduced.hosts {
+        reduce_hosts(&mut policy.hosts, hosts, faults);
+    }
     if let Some(allow) = &reduced.allow {
         policy.commands.allow_only(allow.clone());
     }
@@ -88,6 +92,24 @@ fn reduce_policy(
         let left = subset(operators, policy.commands.operators(), faults);
         policy.commands.set_operators(left);
     }
+}
+
+/// The list that stays; each element must be within the operator's. An empty list takes the network away.
+fn reduce_hosts(
+    before: &mut BTreeSet<TunnelRule>,
+    reduced: &PlacedValue<Vec<PlacedValue<TunnelRule>>>,
+    faults: &mut Faults<'_>,
+) {
+    for rule in &reduced.value {
+        if !before.iter().any(|wider| wider.rule().covers_rule(rule.value.rule())) {
+            not_within(rule, faults);
+        }
+    }
+    let left = reduced.value.iter().map(|rule| rule.value.clone()).collect();
+    if left == *before {
+        takes_nothing(reduced, faults);
+    }
+    *before = left;
 }
 
 fn reduce_mount(

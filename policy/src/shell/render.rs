@@ -13,8 +13,18 @@ use super::ShellOrAbsence;
 pub(crate) fn write_shell(out: &mut String, shell: &ShellOrAbsence) -> fmt::Result {
     writeln!(out, "\n[shell]")?;
     let Ok(shell) = shell else { return writeln!(out, "enabled = false") };
-    let ShellPolicy { posture, mounts, timeout, memory, processes, file_size, output, environment, commands } =
-        shell;
+    let ShellPolicy {
+        posture,
+        mounts,
+        timeout,
+        memory,
+        processes,
+        file_size,
+        output,
+        environment,
+        hosts,
+        commands,
+    } = shell;
     writeln!(out, "enabled = true\nposture = \"{posture}\"")?;
     let mounts: Vec<String> =
         mounts.iter().map(|mount| format!("{} = \"{}\"", mount.name, mount.access)).collect();
@@ -25,6 +35,13 @@ pub(crate) fn write_shell(out: &mut String, shell: &ShellOrAbsence) -> fmt::Resu
     writeln!(out, "memory = \"{memory}\"\nprocesses = {processes}")?;
     writeln!(out, "file_size = \"{file_size}\"\noutput = \"{output}\"")?;
     writeln!(out, "environment = [{}]", quoted(environment.iter().map(|name| name.as_str())))?;
+    if !hosts.is_empty() {
+        writeln!(
+            out,
+            "hosts = [{}]",
+            quoted_texts(&hosts.iter().map(ToString::to_string).collect::<Vec<_>>())
+        )?;
+    }
     if let Some(list) = commands.allowed().next() {
         writeln!(out, "allow = [{}]", quoted_texts(&list))?;
     }
@@ -56,7 +73,9 @@ pub(crate) fn shell_summary(shell: &ShellOrAbsence) -> String {
     let Ok(shell) = shell else { return "no shell".to_owned() };
     let timeout = humantime::format_duration(shell.timeout);
     let mounts = shown_mounts(shell.mounts.iter().map(|mount| (&mount.name, &mount.access)));
-    let ShellPolicy { posture, commands, .. } = shell;
+    let ShellPolicy { posture, hosts, commands, .. } = shell;
     let commands = if commands.is_empty() { "all commands" } else { "commands by rules" };
-    format!("{mounts}, at least {posture}, timeout {timeout}, {commands}")
+    let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+    let hosts = if hosts.is_empty() { String::new() } else { format!(", {} if strong", hosts.join(", ")) };
+    format!("{mounts}, at least {posture}, timeout {timeout}, {commands}{hosts}")
 }

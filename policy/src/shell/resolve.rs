@@ -57,6 +57,7 @@ pub(crate) fn resolve_shell(
             Some(names) => names.iter().map(|placed| placed.value.clone()).collect(),
             None => BTreeSet::new(),
         },
+        hosts: entries.rules().map(|placed| placed.value.clone()).collect(),
         commands,
     })
 }

@@ -110,6 +110,10 @@ struct ShellFinding {
     /// The weakest posture that the policy accepts.
     least: Option<String>,
     layers: Vec<ShellLayer>,
+    /// The hosts that its commands reach.
+    hosts: Vec<String>,
+    /// Why its commands reach no host although the policy has some.
+    network_absence: Option<String>,
     /// Why there is no shell.
     reason: Option<String>,
 }
@@ -332,6 +336,8 @@ async fn shell_finding(registry: &ToolRegistry) -> ShellFinding {
         posture: None,
         least: least.clone(),
         layers: Vec::new(),
+        hosts: Vec::new(),
+        network_absence: None,
         reason: Some(reason),
     };
     match ShellState::meet(registry).await {
@@ -345,6 +351,8 @@ async fn shell_finding(registry: &ToolRegistry) -> ShellFinding {
             posture: Some(health.posture),
             least,
             layers: health.layers.into_iter().map(shell_layer).collect(),
+            hosts: health.hosts,
+            network_absence: health.network_absence,
             reason: None,
         },
     }

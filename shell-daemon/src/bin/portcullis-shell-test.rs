@@ -48,6 +48,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         canary: Canary::create(&folder.join("state"))?,
         posture,
         waived: Vec::new(),
+        network: None,
         protect: ProtectedPaths::parse([])?,
     })?;
     writeln!(std::io::stderr(), "{}", session.posture())?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::wire::SessionSetup;
+use crate::{network, wire::SessionSetup};
 
 /// The first working directory, and the environment.
 #[derive(Debug)]
@@ -12,8 +12,9 @@ pub(super) struct SessionEnvironment {
 }
 
 impl SessionEnvironment {
-    /// The mounts' paths are those in the session's own file tree, or the real ones without it.
-    pub(super) fn new(setup: &SessionSetup, has_tree: bool) -> Self {
+    /// The mounts' paths are those in the session's own file tree, or the real ones without it. The variables of a
+    /// network come last, so that none from outside leads past it.
+    pub(super) fn new(setup: &SessionSetup, has_tree: bool, has_network: bool) -> Self {
         let mounts = setup.mounts.iter().zip(&setup.paths);
         let mounts: Vec<(&str, &Path)> = mounts
             .map(|(name, path)| (name.as_str(), if has_tree { path.place.as_path() } else { &path.path }))
@@ -33,6 +34,9 @@ impl SessionEnvironment {
             environment.push((format!("PORTCULLIS_{}", name.to_ascii_uppercase().replace('-', "_")), place));
         }
         environment.extend(setup.environment.iter().cloned());
+        if has_network {
+            environment.extend(network::variables());
+        }
         Self { home, environment }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     process::ExitCode,
 };
 
@@ -35,12 +35,16 @@ pub(super) fn run(
     // Commands get less weight than the daemon, which must watch them, and than other programs. Raising
     // niceness is always allowed, and a process cannot lower it again.
     let _ = rustix::process::nice(NICENESS);
-    let answer = confine(setup, handles, namespaces, group, one_thread);
-    if send(control.as_fd(), &answer, &[]).is_err() {
+    let (answer, listener) = confine(setup, handles, namespaces, group, one_thread);
+    let handles: Vec<BorrowedFd<'_>> = listener.iter().map(|listener| listener.as_fd()).collect();
+    if send(control.as_fd(), &answer, &handles).is_err() {
         return ExitCode::FAILURE;
     }
-    let FromSession::Ready(SessionReady { has_tree, .. }) = answer else { return ExitCode::FAILURE };
-    let place = SessionEnvironment::new(setup, has_tree);
+    // Only the daemon accepts on it.
+    drop(handles);
+    drop(listener);
+    let FromSession::Ready(SessionReady { has_tree, network, .. }) = answer else { return ExitCode::FAILURE };
+    let place = SessionEnvironment::new(setup, has_tree, matches!(network, Some(Ok(()))));
     match serve(control, one_thread) {
         Ok(ProcessRole::Ended) => ExitCode::SUCCESS,
         Ok(ProcessRole::Command(job)) => command::run(job, &place),

@@ -73,6 +73,7 @@ impl World {
             canary: Canary::create(&self.0.path().join("state")).unwrap(),
             posture: PostureChoice::AtLeast(ShellPosture::Contained),
             waived: Vec::new(),
+            network: None,
             protect: ProtectedPaths::parse(patterns.iter().copied()).unwrap(),
         };
         ProtectedScanner::within(&spec, bounds).unwrap()

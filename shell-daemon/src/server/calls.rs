@@ -50,8 +50,9 @@ impl Shell for ShellCalls {
         let client = ConnectionHandle::of(&request)?;
         let connection = client.connection();
         daemon.require_running()?;
-        let CheckedRequest { spec, mounts, limits, places } =
-            creation::understand(daemon, request.get_ref())?;
+        let mut checked = creation::understand(daemon, request.get_ref())?;
+        let network = checked.open_gate(daemon).await;
+        let CheckedRequest { spec, mounts, limits, places, .. } = checked;
         let id = Id::random()?;
         let keeping = SessionContext {
             id,
@@ -63,7 +64,7 @@ impl Shell for ShellCalls {
                 take_permit(&daemon.sessions, "sessions")?,
             ],
         };
-        let (line, starting) = session_thread::start(spec, keeping)
+        let (line, starting) = session_thread::start(spec, network, keeping)
             .map_err(|error| RefusalCode::Start.because(format!("start a thread: {error}")))?;
         let gone = || RefusalCode::Start.because("the session's thread ended");
         let StartedSession { posture, has_own_tree } =

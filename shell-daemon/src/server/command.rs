@@ -20,7 +20,9 @@ use tonic::Status;
 
 use super::{
     connection::{Connection, Id},
+    connections::ConnectionReport,
     daemon::Daemon,
+    forwarder::Forwarder,
     input::StdinSender,
     refusal::{self, RefusalCode},
     session_thread::SessionLife,
@@ -91,7 +93,12 @@ impl Drop for CommandPermits {
 impl SessionCommand {
     /// Runs the command, once. `forget` removes the session from its connection, in case it ends with the
     /// command.
-    pub(super) fn run(self, session: &mut ShellSession, forget: impl FnOnce()) -> SessionLife {
+    pub(super) fn run(
+        self,
+        session: &mut ShellSession,
+        forwarder: Option<&Forwarder>,
+        forget: impl FnOnce(),
+    ) -> SessionLife {
         let Self { id, daemon, request, background_from, control, mut outlet, permits } = self;
         let judged = if control.cancelled.is_cancelled() {
             // The caller is gone, or the session is about to end.
@@ -122,7 +129,8 @@ impl SessionCommand {
             }
         };
         drop(permits);
-        outlet.end(&result, session.background_output(background_from));
+        let connections = forwarder.map(|forwarder| forwarder.connections.report()).unwrap_or_default();
+        outlet.end(&result, session.background_output(background_from), connections);
         life
     }
 }
@@ -228,9 +236,14 @@ impl EventOutlet {
         }
     }
 
-    fn end(self, result: &Result<CommandEnd, ShellError>, background: BackgroundOutput) {
+    fn end(
+        self,
+        result: &Result<CommandEnd, ShellError>,
+        background: BackgroundOutput,
+        connections: ConnectionReport,
+    ) {
         let last = match result {
-            Ok(end) => event(Event::Exited(exited(end, self.delivered, background))),
+            Ok(end) => event(Event::Exited(exited(end, self.delivered, background, connections))),
             Err(error) => Err(refusal::not_run(error)),
         };
         drop(self.last.send(last));
@@ -263,7 +276,12 @@ fn event(event: Event) -> Result<ExecEvent, Status> {
     Ok(ExecEvent { event: Some(event) })
 }
 
-fn exited(end: &CommandEnd, delivered: u64, background: BackgroundOutput) -> Exited {
+fn exited(
+    end: &CommandEnd,
+    delivered: u64,
+    background: BackgroundOutput,
+    connections: ConnectionReport,
+) -> Exited {
     let ending = match end.ending {
         Ending::Code(code) => exited::Ending::Code(code),
         Ending::Signal(signal) => exited::Ending::Signal(signal),
@@ -294,6 +312,8 @@ fn exited(end: &CommandEnd, delivered: u64, background: BackgroundOutput) -> Exi
         background_dropped: background.dropped,
         background_end: background.end,
         background_killed: background.killed.into_iter().map(|why| word(why).to_owned()).collect(),
+        connections: connections.connections,
+        connections_omitted: connections.omitted,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use portcullis_confine::ProcessLimits;
-use portcullis_policy::{CommandRules, VariableName};
+use portcullis_policy::{CommandRules, ShellNetwork, VariableName};
 use portcullis_types::Access;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,9 @@ pub struct DaemonConfig {
     pub commands: CommandRules,
     /// Paths that no command may write, at any depth of any mount, such as `.git/hooks`.
     pub protected: Vec<String>,
+    /// The network of sessions of the posture `strong`; none for a daemon whose sessions have no network.
+    #[serde(default)]
+    pub network: Option<DaemonNetwork>,
     /// Bounds of one session and its commands.
     pub session: SessionLimits,
     /// Bounds of the daemon as a whole.
@@ -47,6 +50,20 @@ pub struct DaemonMount {
     pub folder: String,
     /// The most that a session may do with it.
     pub access: Access,
+}
+
+/// The network of a daemon's sessions, and how the threads that connect for them are confined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DaemonNetwork {
+    /// The hosts that sessions reach.
+    pub rules: ShellNetwork,
+    /// The path of a file with further trusted certificates in PEM form, of at most 1 MiB.
+    pub ca: Option<PathBuf>,
+    /// Whether the threads must have Landlock, which holds the ports.
+    pub landlock: bool,
+    /// Whether the threads must have the system-call filter.
+    pub seccomp: bool,
 }
 
 /// Bounds of one session and its commands. Clients may ask for less, never for more.

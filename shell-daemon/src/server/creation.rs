@@ -1,14 +1,25 @@
 //! The specification of a new session: never more than the daemon has, and never less than the client asks
 //! for.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+};
 
 use portcullis_confine::{GroupLimits, PathAccess, ProcessLimits};
+use portcullis_policy::ShellNetwork;
 use portcullis_types::{Access, ShellPosture};
 use tonic::Status;
 
-use super::{DaemonMount, daemon::Daemon, refusal::RefusalCode};
-use crate::{PostureChoice, SessionMount, SessionSpec, limits::COMMAND_BYTES};
+use super::{
+    DaemonMount,
+    daemon::Daemon,
+    gate::{Gate, SessionJudge},
+    refusal::RefusalCode,
+};
+use crate::{PostureChoice, SessionMount, SessionNetwork, SessionSpec, limits::COMMAND_BYTES};
 use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
 
 /// A client's request, checked.
@@ -18,6 +29,17 @@ pub(super) struct CheckedRequest {
     pub(super) mounts: Vec<Mount>,
     pub(super) limits: SessionLimits,
     pub(super) places: Vec<MountPath>,
+    /// The networks whose rules hold, each of them; none for a session without one.
+    pub(super) networks: Option<Vec<ShellNetwork>>,
+}
+
+/// A session's way to the network, once it has started.
+#[derive(Debug)]
+pub(super) struct SessionGate {
+    pub(super) gate: Arc<Gate>,
+    pub(super) judge: Arc<SessionJudge>,
+    /// The hosts that the client asked for, for its report.
+    pub(super) hosts: Vec<String>,
 }
 
 /// The real path of a mount.
@@ -27,9 +49,28 @@ pub(super) struct MountPath {
     path: PathBuf,
 }
 
-/// A request for all mounts of the daemon.
+/// A request for all mounts and hosts of the daemon.
 pub(super) fn everything() -> CreateSessionRequest {
-    CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() }
+    CreateSessionRequest { all_mounts: true, all_hosts: true, ..CreateSessionRequest::default() }
+}
+
+impl CheckedRequest {
+    /// Opens the gate for a session that is to have a network, and adds what the session gets for it. `Err` has the
+    /// reason why it has none: it starts without.
+    pub(super) async fn open_gate(&mut self, daemon: &Daemon) -> Option<Result<SessionGate, String>> {
+        let networks = self.networks.take()?;
+        let Some(gate) = &daemon.gate else {
+            return Some(Err("the sidecar's policy has no `hosts` in `[shell]`".to_owned()));
+        };
+        let gate = match gate.get().await {
+            Ok(gate) => gate,
+            Err(reason) => return Some(Err(reason)),
+        };
+        self.spec.network = Some(SessionNetwork { certificates: Arc::clone(&gate.certificates) });
+        let asked = networks.last().into_iter().flat_map(|network| &network.hosts);
+        let hosts = asked.map(ToString::to_string).collect();
+        Some(Ok(SessionGate { gate, judge: Arc::new(SessionJudge::new(networks)), hosts }))
+    }
 }
 
 /// Checks a request and makes a session's specification of it.
@@ -46,6 +87,7 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
         // An empty list means no mounts, not all of them, so that a mistake grants nothing.
         (false, requested) => mounts(&daemon.config.mounts, requested)?,
     };
+    let networks = networks(daemon, request)?;
     let limits = limits(daemon, request.limits.as_ref());
     let home = mounts.iter().find(|mount| mount.name == daemon.config.home).or(mounts.first());
     let home = home.ok_or_else(|| RefusalCode::Mounts.because("a session needs a mount"))?.name.clone();
@@ -64,6 +106,7 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
         session_mounts.iter().map(|mount| MountPath { name: mount.name.clone(), path: mount.path.clone() });
     Ok(CheckedRequest {
         places: places.collect(),
+        networks,
         mounts: messages(&mounts),
         limits,
         spec: SessionSpec {
@@ -85,6 +128,7 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
             posture,
             waived: Vec::new(),
             protect: daemon.protect.clone(),
+            network: None,
         },
     })
 }
@@ -165,6 +209,33 @@ fn posture(own: PostureChoice, requested: &str) -> Result<PostureChoice, Status>
     }
 }
 
+/// The daemon's network, and the one requested: a connection must pass both.
+fn networks(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Option<Vec<ShellNetwork>>, Status> {
+    let own = daemon.config.network.as_ref().map(|network| network.rules.clone());
+    match (request.all_hosts, &request.network) {
+        (false, None) => Ok(None),
+        (true, None) => Ok(own.map(|own| vec![own])),
+        (true, Some(_)) => {
+            Err(RefusalCode::Invalid.because("a session has either all hosts or those of a list"))
+        }
+        (false, Some(requested)) => {
+            if requested.hosts.len() + requested.allow_private.len() > RULES {
+                return Err(RefusalCode::Invalid.because(format!("more than {RULES} rules of hosts")));
+            }
+            let requested = ShellNetwork {
+                hosts: parsed(&requested.hosts)?,
+                allow_private: parsed(&requested.allow_private)?,
+            };
+            Ok(Some(own.into_iter().chain([requested]).collect()))
+        }
+    }
+}
+
+fn parsed<T: FromStr<Err: std::fmt::Display> + Ord>(texts: &[String]) -> Result<BTreeSet<T>, Status> {
+    let parsed = texts.iter().map(|text| text.parse());
+    parsed.collect::<Result<_, T::Err>>().map_err(|error| RefusalCode::Invalid.because(error.to_string()))
+}
+
 fn mounts(own: &[DaemonMount], requested: &[Mount]) -> Result<Vec<DaemonMount>, Status> {
     let mut mounts: Vec<DaemonMount> = Vec::new();
     for mount in requested {
@@ -227,6 +298,9 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
     environment.sort();
     Ok(environment)
 }
+
+/// Rules of one request. A policy has at most as many in each of its two lists.
+const RULES: usize = 512;
 
 /// Bytes of all variables of one session. They go in one message with the rest of the setup.
 const ENVIRONMENT_BYTES: usize = 16 << 10;

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error,
+    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error, gate::LazyGate,
     health::ProvenPosture, refusal::RefusalCode, session_thread::ShellProof,
 };
 
@@ -27,6 +27,8 @@ pub(super) struct Daemon {
     pub(super) token: Token,
     pub(super) protect: ProtectedPaths,
     pub(super) canary: Canary,
+    /// Of a daemon whose sessions have a network.
+    pub(super) gate: Option<LazyGate>,
     /// The mounts' folders, in the order of the configuration.
     mounts: Vec<OwnedFd>,
     pub(super) launcher: PathBuf,
@@ -65,6 +67,7 @@ impl Daemon {
             mounts,
             token,
             protect,
+            gate: config.network.clone().map(|network| LazyGate::new(network, canary.clone())),
             canary,
             launcher: "/proc/self/exe".into(),
             health: Arc::default(),

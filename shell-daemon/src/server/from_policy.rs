@@ -8,12 +8,13 @@ use std::{
 
 use portcullis_confine::trusted::{self, TrustError};
 use portcullis_policy::{
-    DEFAULT_POLICY, LoadOptions, MountName, PolicySource, ShellAbsence, WorkspaceSecurityPolicy,
+    DEFAULT_POLICY, LoadOptions, MountName, PolicySource, RequiredLayer, ShellAbsence,
+    WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, SandboxTier};
 use rustix::fs::{Mode, OFlags};
 
-use super::{DaemonConfig, DaemonError, DaemonMount, ServiceLimits, SessionLimits};
+use super::{DaemonConfig, DaemonError, DaemonMount, DaemonNetwork, ServiceLimits, SessionLimits};
 use crate::PostureChoice;
 
 /// The paths that the command line gives.
@@ -50,15 +51,28 @@ pub(super) fn config(places: &CommandLinePaths) -> Result<DaemonConfig, DaemonEr
         sandbox_tier: places.sandbox_tier,
     })
     .map_err(|source| DaemonError::Policy { source })?;
+    let ca = policy.egress().ca.as_deref();
+    let ca = ca.map(|ca| beside(ca, operator_path.as_deref())).transpose()?;
     let mut private = places.private.clone();
     private.extend(operator_path);
     private.push(overlay_path);
-    DaemonConfig::from_policy(&policy, places.workspace.clone(), places.state.clone(), private)
+    let config = DaemonConfig::from_policy(&policy, places.workspace.clone(), places.state.clone(), private)?;
+    Ok(config.with_certificates(ca))
 }
 
 impl DaemonConfig {
+    /// Sets the file of further certificates, if sessions have a network.
+    #[must_use]
+    pub fn with_certificates(mut self, ca: Option<PathBuf>) -> Self {
+        if let Some(network) = &mut self.network {
+            network.ca = ca;
+        }
+        self
+    }
+
     /// Makes the configuration from a policy's shell section, with defaults for all bounds that a policy does
-    /// not set. `workspace`, `state` and `private` are as in the fields of these names.
+    /// not set. `workspace`, `state` and `private` are as in the fields of these names. The file of further
+    /// certificates is set by [`Self::with_certificates`], since its path may be relative to the policy's file.
     ///
     /// # Errors
     /// [`DaemonError::NoShell`] if the policy grants no shell, [`DaemonError::Config`] if the shell has no
@@ -101,6 +115,12 @@ impl DaemonConfig {
             environment: shell.environment.clone(),
             commands: shell.commands.clone(),
             protected: policy.protected().patterns().map(str::to_owned).collect(),
+            network: policy.shell_network().map(|rules| DaemonNetwork {
+                rules: rules.clone(),
+                ca: None,
+                landlock: policy.requires(RequiredLayer::Landlock),
+                seccomp: policy.requires(RequiredLayer::Seccomp),
+            }),
             session: SessionLimits {
                 memory_bytes: shell.memory.0,
                 processes: shell.processes.into(),
@@ -116,6 +136,13 @@ impl DaemonConfig {
             service: ServiceLimits::default(),
         })
     }
+}
+
+/// A path of the policy's text, which is relative to the policy's file.
+fn beside(path: &str, operator: Option<&Path>) -> Result<PathBuf, DaemonError> {
+    let folder = operator.and_then(Path::parent).unwrap_or(Path::new(""));
+    std::path::absolute(folder.join(path))
+        .map_err(|source| DaemonError::System { operation: "find the certificates", source })
 }
 
 /// The default paths of the operator's policy. The first that exists counts.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
-use tokio::sync::oneshot;
+use tokio::{runtime::Handle, sync::oneshot};
 use tonic::Status;
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
     daemon::Daemon,
     refusal::{self, RefusalCode},
     report::report,
+    session_thread::SessionForwarding,
 };
 use crate::{ShellError, ShellSession};
 use portcullis_shell_protocol::{CreateSessionRequest, PostureReport};
@@ -68,13 +69,17 @@ pub(super) async fn prove(
     }
     let unusable = |problem: String| ProofError::Unusable { problem };
     let everything = CreateSessionRequest { environment: environment.clone(), ..creation::everything() };
-    let checked =
+    let mut checked =
         creation::understand(daemon, &everything).map_err(|status| unusable(status.message().to_owned()))?;
+    let network = checked.open_gate(daemon).await;
+    let runtime = Handle::current();
     let (reply, result) = oneshot::channel();
     let prove = move || {
         let mut session = ShellSession::start(&checked.spec)?;
         session.prove_shell()?;
-        let posture = report(&session);
+        let network = SessionForwarding::start(&runtime, &mut session, network);
+        let posture = report(&session, network.as_ref());
+        drop(network);
         session.end()?;
         Ok(posture)
     };

@@ -9,7 +9,10 @@
 //!   └ calls       the calls of the protocol
 //!     ├ creation        the specification of a new session
 //!     ├ session_thread  a session and the thread that uses it
-//!     └ command         a running command, and the stream of its events
+//!     ├ command         a running command, and the stream of its events
+//!     ├ forwarder       the connections of a session, accepted here …
+//!     ├ gate            … and made on confined threads
+//!     └ connections     what the client is told of them
 //! ```
 
 mod config;
@@ -31,13 +34,16 @@ mod token;
 mod calls;
 
 mod command;
+mod connections;
 mod creation;
+mod forwarder;
+mod gate;
 mod input;
 mod refusal;
 mod report;
 mod session_thread;
 
-pub use config::{DaemonConfig, DaemonMount, ServiceLimits, SessionLimits};
+pub use config::{DaemonConfig, DaemonMount, DaemonNetwork, ServiceLimits, SessionLimits};
 pub use embedded::{EMBEDDED_ENTRY, EmbeddedSetup, embedded_main, enter_if_embedded};
 pub use error::DaemonError;
 pub use health::ProofError;

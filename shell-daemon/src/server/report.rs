@@ -2,17 +2,30 @@
 
 use portcullis_confine::{LayerReport, LayerStatus};
 
+use super::session_thread::SessionForwarding;
 use crate::ShellSession;
-use portcullis_shell_protocol::{Evidence, Layer, PostureReport};
+use portcullis_shell_protocol::{Evidence, Layer, Network, PostureReport};
 
-/// The posture of a session, with its evidence.
-pub(super) fn report(session: &ShellSession) -> PostureReport {
+/// The posture of a session and of its network, with the evidence.
+pub(super) fn report(session: &ShellSession, network: Option<&SessionForwarding>) -> PostureReport {
     let posture = session.posture();
+    let mut summary = posture.summary();
+    if let Some(network) = network.filter(|network| network.forwarder.is_ok()) {
+        summary = format!("{summary},egress({})", network.summary);
+    }
     PostureReport {
         posture: posture.level().to_string(),
         layers: posture.layers().iter().map(layer).collect(),
         uid: session.user().map(|user| user.uid),
-        summary: posture.summary(),
+        summary,
+        network: network.map(of_network),
+    }
+}
+
+fn of_network(network: &SessionForwarding) -> Network {
+    Network {
+        hosts: network.hosts.clone(),
+        absence: network.forwarder.as_ref().err().cloned().unwrap_or_default(),
     }
 }
 

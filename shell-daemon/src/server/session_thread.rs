@@ -13,12 +13,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+};
 
 use super::{
     command::{CommandControl, SessionCommand},
     connection::{Connection, Id},
-    creation::MountPath,
+    creation::{MountPath, SessionGate},
+    forwarder::Forwarder,
     report::report,
 };
 use portcullis_shell_protocol::PostureReport;
@@ -95,21 +99,27 @@ impl Drop for SessionContext {
 /// The channel to a session's thread.
 pub(super) struct SessionChannel(mpsc::Sender<SessionWork>);
 
-/// Starts a session on a new thread. Dropping the returned line ends it.
+/// Starts a session on a new thread. Dropping the returned line ends it. Must be called within the runtime that drives
+/// the session's connections.
 pub(super) fn start(
     spec: SessionSpec,
+    network: Option<Result<SessionGate, String>>,
     keeping: SessionContext,
 ) -> std::io::Result<(SessionChannel, oneshot::Receiver<Result<StartedSession, ShellError>>)> {
     let (line, work) = mpsc::channel();
     let (started, starting) = oneshot::channel();
+    let runtime = Handle::current();
     thread::Builder::new().name("shell-session".to_owned()).stack_size(STACK_BYTES).spawn(move || {
         match begin(&spec, &keeping.shell) {
-            Ok(session) => {
+            Ok(mut session) => {
+                let network = SessionForwarding::start(&runtime, &mut session, network);
                 // Fails if the call was dropped. Its `SessionChannel` is gone then too, so `keep` ends the
                 // session at once.
                 let has_own_tree = session.has_own_tree();
-                let _ = started.send(Ok(StartedSession { posture: report(&session), has_own_tree }));
-                let (ended, reply) = keep(session, &work, &keeping);
+                let posture = report(&session, network.as_ref());
+                let _ = started.send(Ok(StartedSession { posture, has_own_tree }));
+                let forwarder = network.and_then(|network| network.forwarder.ok());
+                let (ended, reply) = keep(session, forwarder, &work, &keeping);
                 // Jobs that were sent to an ended session are dropped here; they were not run.
                 drop(work);
                 // Release the permits before the reply, since the client may then start another session.
@@ -125,6 +135,38 @@ pub(super) fn start(
         }
     })?;
     Ok((SessionChannel(line), starting))
+}
+
+/// The network of a started session: its forwarder, or the reason why it has none.
+#[derive(Debug)]
+pub(super) struct SessionForwarding {
+    pub(super) hosts: Vec<String>,
+    pub(super) forwarder: Result<Forwarder, String>,
+    /// The proven posture of the threads that connect.
+    pub(super) summary: String,
+}
+
+impl SessionForwarding {
+    /// Starts the forwarder on the session's listener; `None` if the session was to get no network.
+    pub(super) fn start(
+        runtime: &Handle,
+        session: &mut ShellSession,
+        network: Option<Result<SessionGate, String>>,
+    ) -> Option<Self> {
+        let SessionGate { gate, judge, hosts } = match network? {
+            Ok(network) => network,
+            Err(reason) => {
+                return Some(Self { hosts: Vec::new(), forwarder: Err(reason), summary: String::new() });
+            }
+        };
+        let summary = gate.egress.posture().summary().to_owned();
+        let forwarder = match session.take_listener() {
+            Some(listener) => Forwarder::start(runtime, listener, gate, judge)
+                .map_err(|error| format!("the session's listener cannot be used ({error})")),
+            None => Err(session.network_absence().unwrap_or("the session made no listener").to_owned()),
+        };
+        Some(Self { hosts, forwarder, summary })
+    }
 }
 
 /// Starts a session. The daemon's first one also proves that bash works, so that no client's command has to
@@ -147,6 +189,7 @@ type EndResult = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), Shel
 
 fn keep(
     mut session: ShellSession,
+    forwarder: Option<Forwarder>,
     work: &mpsc::Receiver<SessionWork>,
     keeping: &SessionContext,
 ) -> EndResult {
@@ -158,7 +201,7 @@ fn keep(
     let reply = loop {
         match work.recv_timeout(keeping.idle_timeout) {
             Ok(SessionWork::Run(job)) => {
-                if job.run(&mut session, forget) == SessionLife::Over {
+                if job.run(&mut session, forwarder.as_ref(), forget) == SessionLife::Over {
                     break None;
                 }
             }
@@ -171,6 +214,8 @@ fn keep(
             Err(RecvTimeoutError::Disconnected) => break None,
         }
     };
+    // Before the processes: no byte passes that a command sends as it is killed.
+    drop(forwarder);
     let ended = session.end();
     if let Err(error) = &ended {
         tracing::error!(session = %keeping.id, %error, "a session left processes behind");

@@ -131,6 +131,7 @@ impl World {
             canary: Canary::create(&self.path("state")).unwrap(),
             posture: self.posture,
             waived: self.waived.clone(),
+            network: None,
             protect: ProtectedPaths::parse([".git/hooks", ".bashrc", ".vscode/tasks.json"]).unwrap(),
         }
     }

@@ -31,9 +31,33 @@ pub struct PostureReport {
     /// The user of the session's processes, where it is not the daemon's own.
     #[prost(uint32, optional, tag = "3")]
     pub uid: ::core::option::Option<u32>,
-    /// One line for audit rows: `strong(limits=enforced,…)`.
+    /// One line for audit rows: `strong(limits=enforced,…)`, for a session with a network followed by the posture of
+    /// the threads that connect: `,egress(landlock=enforced(abi 9 tcp 53+443),seccomp=enforced)`.
     #[prost(string, tag = "4")]
     pub summary: ::prost::alloc::string::String,
+    /// The network of the session; absent if it was to get none.
+    #[prost(message, optional, tag = "5")]
+    pub network: ::core::option::Option<Network>,
+}
+/// A session's network: tunnels of TLS to hosts, by an HTTP proxy inside the session.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Network {
+    /// The rules of the hosts that were asked for, each as in `\[shell\]` of a policy.
+    #[prost(string, repeated, tag = "1")]
+    pub hosts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Why the session has no network after all; empty if it has one.
+    #[prost(string, tag = "2")]
+    pub absence: ::prost::alloc::string::String,
+}
+/// The network that a client asks for. A connection must pass these rules and those of the daemon.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NetworkRequest {
+    /// Rules as in `\[shell\]` of a policy.
+    #[prost(string, repeated, tag = "1")]
+    pub hosts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Endpoints as in `\[egress\]` of a policy.
+    #[prost(string, repeated, tag = "2")]
+    pub allow_private: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Layer {
@@ -99,6 +123,13 @@ pub struct CreateSessionRequest {
     /// All of the daemon's mounts with their access, instead of a list.
     #[prost(bool, tag = "5")]
     pub all_mounts: bool,
+    /// The network, which only sessions of the posture `strong` get; absent: none. A session that cannot have one is
+    /// started without it, and its posture says why.
+    #[prost(message, optional, tag = "6")]
+    pub network: ::core::option::Option<NetworkRequest>,
+    /// The network of the daemon's own rules, instead of a list.
+    #[prost(bool, tag = "7")]
+    pub all_hosts: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateSessionResponse {
@@ -137,14 +168,14 @@ pub struct ExecRequest {
     #[prost(uint64, tag = "8")]
     pub background_from: u64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExecEvent {
     #[prost(oneof = "exec_event::Event", tags = "1, 2, 3")]
     pub event: ::core::option::Option<exec_event::Event>,
 }
 /// Nested message and enum types in `ExecEvent`.
 pub mod exec_event {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Event {
         #[prost(message, tag = "1")]
         Started(super::Started),
@@ -167,7 +198,7 @@ pub struct Output {
     #[prost(bytes = "vec", tag = "2")]
     pub bytes: ::prost::alloc::vec::Vec<u8>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Exited {
     #[prost(uint64, tag = "3")]
     pub duration_us: u64,
@@ -209,6 +240,13 @@ pub struct Exited {
     /// for each of their commands. A line in `background` says the same.
     #[prost(string, repeated, tag = "16")]
     pub background_killed: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The session's connections since its last command ended: those that have ended, and those that are open. Open ones
+    /// come again with the next command.
+    #[prost(message, repeated, tag = "17")]
+    pub connections: ::prost::alloc::vec::Vec<Connection>,
+    /// How many connections are left out of the list.
+    #[prost(uint64, tag = "18")]
+    pub connections_omitted: u64,
     #[prost(oneof = "exited::Ending", tags = "1, 2")]
     pub ending: ::core::option::Option<exited::Ending>,
 }
@@ -221,6 +259,28 @@ pub mod exited {
         #[prost(int32, tag = "2")]
         Signal(i32),
     }
+}
+/// Connections of a session that are alike in host, port, address and end.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Connection {
+    /// Empty if the request could not be read.
+    #[prost(string, tag = "1")]
+    pub host: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub port: u32,
+    /// The address that was connected to; empty if none was.
+    #[prost(string, tag = "3")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "4")]
+    pub count: u64,
+    /// Bytes of all of them together.
+    #[prost(uint64, tag = "5")]
+    pub sent: u64,
+    #[prost(uint64, tag = "6")]
+    pub received: u64,
+    /// `closed`, `idle`, `cancelled`, `broken`, `open`, or the code of a refusal.
+    #[prost(string, tag = "7")]
+    pub end: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WriteStdinRequest {

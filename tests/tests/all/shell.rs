@@ -5,6 +5,7 @@ mod background;
 mod bash;
 mod command_line;
 mod commands;
+mod hosts;
 mod kills;
 mod layers;
 mod machine;

@@ -1,6 +1,6 @@
 //! Step 7: writes the final row, then releases the result.
 
-use std::sync::Arc;
+use std::{mem::take, sync::Arc};
 
 use portcullis_types::{ToolEvent, ToolResult};
 use serde_json::Map;
@@ -16,7 +16,7 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending: PendingRecord
     let call_id = pending.row.call_id.to_string();
     let tool = pending.row.tool.to_string();
     let duration = pending.elapsed();
-    let Shaped { outcome, details, truncated, original_bytes, usage } = shaped;
+    let Shaped { outcome, details, truncated, original_bytes, mut usage } = shaped;
     let ending = CallEnding {
         outcome: match &outcome {
             Ok(_) => Outcome::Ok,
@@ -28,6 +28,8 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending: PendingRecord
         peak_memory_bytes: usage.as_ref().map(|usage| usage.peak_memory_bytes),
         output_bytes: Some(original_bytes),
         truncated: Some(truncated),
+        connections_omitted: usage.as_ref().map_or(0, |usage| usage.connections_omitted),
+        connections: usage.as_mut().map(|usage| take(&mut usage.connections)).unwrap_or_default(),
         mounts_used: usage.map(|usage| usage.mounts_used).unwrap_or_default(),
     };
     let (outcome, details, truncated, original_bytes) = match pending.end(ending) {

@@ -97,7 +97,7 @@ pub(crate) async fn run(
 }
 
 /// The labels that a call brings: one for each mount that it has touched, or for each granted one where its backend
-/// cannot tell; `web` for a request, with one for each secret that it has carried. A native tool gets no mount.
+/// cannot tell; `web` for a request, with one for each secret that it has carried, and for a command whose shell has hosts. A native tool gets no mount.
 fn labels_read(
     checked: &Checked,
     grant: &Grant,
@@ -114,11 +114,14 @@ fn labels_read(
         labels.push(FlowLabel::Web);
         return labels;
     }
-    // What a guest has read of the network; a guest whose end is unknown may have.
-    let web = match usage {
-        Some(usage) => usage.has_sent,
-        None => grant.network.is_some(),
-    };
+    // A command with a network may have received anything, also by a job of an earlier command; a guest has where it sent
+    // a request, and may have where its end is unknown.
+    let shell_network = grant.shell.as_ref().and_then(|shell| shell.network.as_ref());
+    let web = shell_network.is_some()
+        || match usage {
+            Some(usage) => usage.has_sent,
+            None => grant.network.is_some(),
+        };
     let is_used = |name: &str| usage.is_none_or(|usage| usage.mounts_used.iter().any(|used| **used == *name));
     let used = grant.mounts.iter().filter(|mount| is_used(mount.name.as_str()));
     labels.extend(used.map(|mount| FlowLabel::of_mount(&mount.name)));

@@ -39,6 +39,8 @@ pub struct SidecarTerms {
     pub state: PathBuf,
     /// Other host paths that no mount may touch.
     pub private: Vec<PathBuf>,
+    /// The file with further trusted certificates, for sessions with a network.
+    pub ca: Option<PathBuf>,
     /// Whether it runs without any confinement: the host's own shell, which the operator asked for by name.
     pub unconfined: bool,
 }

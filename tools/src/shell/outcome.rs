@@ -154,11 +154,44 @@ fn notes(exited: &Exited, context: &CommandContext<'_>, protected: Option<String
                 .to_owned(),
         );
     }
+    notes.extend(no_network(context));
+    notes.extend(refused_connections(exited));
     if context.unconfined {
         notes.push("ran on the host, unconfined".to_owned());
     }
     notes
 }
+
+/// Why a new session has no network although the policy has hosts.
+fn no_network(context: &CommandContext<'_>) -> Option<String> {
+    let network = context.posture.network.as_ref().filter(|_| context.is_new)?;
+    let shown = portcullis_types::escape_for_display(&network.absence).to_string();
+    (!shown.is_empty()).then(|| format!("no network: {shown}"))
+}
+
+/// The connections that were not made, for a model whose programs say little about a proxy's answer.
+fn refused_connections(exited: &Exited) -> Option<String> {
+    let refused = exited.connections.iter().filter(|connection| !ENDS.contains(&connection.end.as_str()));
+    let mut shown: Vec<String> = refused
+        .map(|connection| {
+            let host = match connection.host.as_str() {
+                "" => "an unreadable request".to_owned(),
+                host => format!("{}:{}", portcullis_types::escape_for_display(host), connection.port),
+            };
+            format!("{host} ({})", portcullis_types::escape_for_display(&connection.end))
+        })
+        .collect();
+    let more = shown.len().saturating_sub(MAX_SHOWN_CONNECTIONS);
+    shown.truncate(MAX_SHOWN_CONNECTIONS);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!shown.is_empty()).then(|| format!("no connection to {}{more}", shown.join(", ")))
+}
+
+/// The ends of connections that were made.
+const ENDS: [&str; 5] = ["closed", "idle", "cancelled", "broken", "open"];
+
+/// The refused connections that a note lists.
+const MAX_SHOWN_CONNECTIONS: usize = 5;
 
 fn protected(exited: &Exited) -> Option<String> {
     let shown = |path: &String| portcullis_types::escape_for_display(path).to_string();

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use portcullis_policy::{GrantedMount, ShellGrant, ShellPolicy};
+use portcullis_policy::{GrantedMount, ShellGrant, ShellNetwork, ShellPolicy};
 use tokio::sync::Mutex;
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::call::Owner;
 use portcullis_shell_protocol as protocol;
-use portcullis_shell_protocol::{CreateSessionRequest, HealthRequest, SessionLimits};
+use portcullis_shell_protocol::{CreateSessionRequest, HealthRequest, NetworkRequest, SessionLimits};
 
 /// Runs commands in sessions that keep their state. The connection is made on first use, and again after it
 /// broke. Sessions do not survive that, and commands are never repeated.
@@ -93,6 +93,10 @@ pub struct SidecarHealth {
     pub uid: Option<u32>,
     /// Name and access of each mount.
     pub mounts: Vec<(String, String)>,
+    /// The hosts that its sessions reach; empty without a network.
+    pub hosts: Vec<String>,
+    /// Why its sessions have no network although its policy has hosts; none if they have one.
+    pub network_absence: Option<String>,
 }
 
 /// One layer of a session.
@@ -167,6 +171,8 @@ impl Sidecar {
             uid: posture.uid,
             layers: posture.layers.into_iter().map(layer_health).collect(),
             mounts: answer.mounts.into_iter().map(|mount| (mount.name, mount.access)).collect(),
+            hosts: posture.network.as_ref().map(|network| network.hosts.clone()).unwrap_or_default(),
+            network_absence: posture.network.map(|network| network.absence).filter(|why| !why.is_empty()),
         })
     }
 
@@ -284,6 +290,8 @@ impl SidecarSessions {
             environment: terms.environment.clone(),
             // Never all: the daemon refuses an empty list, so a grant without mounts gets no session.
             all_mounts: false,
+            network: terms.network().map(network_request),
+            all_hosts: false,
         };
         let created =
             self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
@@ -296,6 +304,20 @@ impl SidecarSessions {
             return Err(SidecarError::Posture { found: posture.posture, least });
         }
         Ok(session)
+    }
+}
+
+impl SessionTerms<'_> {
+    /// The network of a session; none without confinement, where nothing bounds it.
+    fn network(&self) -> Option<&ShellNetwork> {
+        self.shell.network.as_deref().filter(|_| !self.unconfined)
+    }
+}
+
+fn network_request(network: &ShellNetwork) -> NetworkRequest {
+    NetworkRequest {
+        hosts: network.hosts.iter().map(ToString::to_string).collect(),
+        allow_private: network.allow_private.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -21,7 +21,8 @@ use super::{
     session::{CommandFailure, CommandRequest, CommandResult, Session},
     sidecar::{SessionKey, SessionTerms, Sidecar, SidecarSessions},
 };
-use crate::{call::Caller, registered::RegisteredTool, registry::RegistryError};
+use crate::{audit::RecordedConnection, call::Caller, registered::RegisteredTool, registry::RegistryError};
+use portcullis_shell_protocol::Connection;
 
 /// The tool's name.
 pub const SHELL_EXEC: &str = "shell_exec";
@@ -59,6 +60,10 @@ pub(crate) struct ShellRun {
     pub(crate) protected_paths: Vec<String>,
     /// Whether the check for protected paths covered everything.
     pub(crate) protected_complete: bool,
+    /// The connections of the command, and of the session's jobs since the command before.
+    pub(crate) connections: Vec<RecordedConnection>,
+    /// How many connections are not in that list.
+    pub(crate) connections_omitted: u64,
 }
 
 /// The arguments, already checked against the schema.
@@ -105,7 +110,7 @@ impl BashTool {
             origin: ToolOrigin::ShippedShell,
             standing: Standing::Unpinned,
         };
-        RegisteredTool::shell(declaration(), "Run a shell command", facts, self)
+        RegisteredTool::shell(declaration(shell), "Run a shell command", facts, self)
     }
 
     /// Runs one call's command.
@@ -125,14 +130,18 @@ impl BashTool {
     async fn attempt(&self, terms: ShellTerms<'_>) -> Result<ShellRun, ToolError> {
         let input = ShellArguments::deserialize(terms.args)
             .map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
-        let shell = terms.grant.shell.ok_or_else(|| ToolError::internal("a command was granted no shell"))?;
+        let shell = terms
+            .grant
+            .shell
+            .as_ref()
+            .ok_or_else(|| ToolError::internal("a command was granted no shell"))?;
         let (sidecar, unconfined) = self.sidecar()?;
         let time_limit = input.time_limit(terms.time_limit)?;
         let workdir = input.workdir()?;
         let deadline = terms.deadline.min(Instant::now() + time_limit);
         let key = SessionKey { owner: terms.caller.owner(), name: input.session.clone() };
         let session_terms = SessionTerms {
-            shell: &shell,
+            shell,
             mounts: &terms.grant.mounts,
             environment: sidecar.environment().clone(),
             unconfined,
@@ -359,6 +368,8 @@ impl ShellRun {
         let (cpu, peak_memory_bytes) = (Duration::from_micros(exited.cpu_us), exited.peak_memory_bytes);
         let protected_paths = exited.protected_paths.clone();
         let protected_complete = exited.protected_complete;
+        let connections = exited.connections.iter().map(recorded).collect();
+        let connections_omitted = exited.connections_omitted;
         let outcome = outcome(ran, context);
         if let (Some(to), Some(jobs)) = (on_update, outcome.jobs) {
             to(ToolOutput::text(jobs).with_details(json!({ "stream": "background" })));
@@ -372,6 +383,8 @@ impl ShellRun {
             found_no_session: false,
             protected_paths,
             protected_complete,
+            connections,
+            connections_omitted,
         }
     }
 
@@ -386,17 +399,32 @@ impl ShellRun {
             protected_paths: Vec::new(),
             // Such a run has no finished command to check.
             protected_complete: true,
+            connections: Vec::new(),
+            connections_omitted: 0,
         }
     }
 }
 
-fn declaration() -> FunctionDecl {
+fn recorded(connection: &Connection) -> RecordedConnection {
+    let text = |text: &str| (!text.is_empty()).then(|| text.into());
+    RecordedConnection {
+        host: text(&connection.host),
+        port: u16::try_from(connection.port).ok().filter(|port| *port != 0),
+        address: text(&connection.address),
+        count: connection.count,
+        sent: connection.sent,
+        received: connection.received,
+        end: connection.end.as_str().into(),
+    }
+}
+
+fn declaration(shell: Option<&ShellPolicy>) -> FunctionDecl {
+    let network = network(shell);
     FunctionDecl {
         name: SHELL_EXEC.to_owned(),
-        description: Some(
-            "Runs a command with bash in a confined session and returns what it wrote, both streams in order of arrival, then `[exit code: N]` where that is not 0. Working directory, variables, functions and options carry over to the next command of the same session. There is no network. Files are in `/shared` (the working directory at first) and `/tmp`, or below `$PORTCULLIS_SHARED` and `$PORTCULLIS_TMP` where these names are not there. A command that takes too long is killed with all that it has started; the session lives on. What background jobs (`command &`) write after their command has ended comes with the result of the session's next command, such as `sleep 1`; `wait` does not wait for them."
-                .to_owned(),
-        ),
+        description: Some(format!(
+            "Runs a command with bash in a confined session and returns what it wrote, both streams in order of arrival, then `[exit code: N]` where that is not 0. Working directory, variables, functions and options carry over to the next command of the same session. {network} Files are in `/shared` (the working directory at first) and `/tmp`, or below `$PORTCULLIS_SHARED` and `$PORTCULLIS_TMP` where these names are not there. A command that takes too long is killed with all that it has started; the session lives on. What background jobs (`command &`) write after their command has ended comes with the result of the session's next command, such as `sleep 1`; `wait` does not wait for them."
+        )),
         parameters: JsonSchema::new(json!({
             "type": "object",
             "properties": {
@@ -416,6 +444,21 @@ fn declaration() -> FunctionDecl {
         })),
     }
 }
+
+/// The sentence about the network.
+fn network(shell: Option<&ShellPolicy>) -> String {
+    let hosts = shell.map(|shell| &shell.hosts).filter(|hosts| !hosts.is_empty());
+    let Some(hosts) = hosts else { return "There is no network.".to_owned() };
+    let listed: Vec<String> = hosts.iter().take(MAX_LISTED).map(|rule| format!("`{rule}`")).collect();
+    let more = if hosts.len() > MAX_LISTED { ", …" } else { "" };
+    format!(
+        "The network reaches these hosts and nothing else: {}{more}, by HTTPS through the proxy that the environment names; git, curl, cargo, pip and npm find it by themselves.",
+        listed.join(", ")
+    )
+}
+
+/// The hosts that the description lists.
+const MAX_LISTED: usize = 20;
 
 /// The time limit of a command if the policy has no shell section.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -86,7 +86,7 @@ fn faults_are_told_with_their_place() {
     check(
         "x = 1",
         "1: shell.x: unknown key; known are `enabled`, `posture`, `mounts`, `timeout`, `memory`, `processes`, \
-         `file_size`, `output`, `environment`, `allow`, `deny`, `operators`",
+         `file_size`, `output`, `environment`, `hosts`, `allow`, `deny`, `operators`",
     );
     check("enabled = 'no'", "11: shell.enabled: expected `true` or `false`, found string");
     check(

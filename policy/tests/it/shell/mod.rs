@@ -1,6 +1,7 @@
 //! `[shell]`: its content, its reductions, and the commands that get it.
 
 mod authorize;
+mod hosts;
 mod load;
 mod reduce;
 

@@ -175,6 +175,14 @@ fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {
         let word = if shell.wanted { "missing" } else { "off" };
         writeln!(out, "  {:<12} {word}: {}", "posture", text::for_terminal(reason))?;
     }
+    if shell.reason.is_none() {
+        let network = match &shell.network_absence {
+            Some(absence) => format!("missing: {absence}"),
+            None if shell.hosts.is_empty() => "none".to_owned(),
+            None => format!("TLS to {}", shell.hosts.join(", ")),
+        };
+        writeln!(out, "  {:<12} {}", "network", text::inline(&network))?;
+    }
     for layer in &shell.layers {
         let reason = if layer.reason.is_empty() { String::new() } else { format!(": {}", layer.reason) };
         let line = format!("{}{reason}", layer.status);

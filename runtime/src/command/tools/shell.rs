@@ -59,6 +59,11 @@ fn write_health(out: &mut String, registry: &ToolRegistry, health: &SidecarHealt
     let mounts: Vec<String> =
         health.mounts.iter().map(|(name, access)| format!("/{name} {access}")).collect();
     writeln!(out, "  mounts   {}", text::inline(&mounts.join(", ")))?;
+    match &health.network_absence {
+        Some(absence) => writeln!(out, "  network  none: {}", text::inline(absence))?,
+        None if health.hosts.is_empty() => {}
+        None => writeln!(out, "  network  TLS to {}", text::inline(&health.hosts.join(", ")))?,
+    }
     if let Some(shell) = registry.policy().shell() {
         writeln!(
             out,

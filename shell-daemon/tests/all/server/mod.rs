@@ -8,6 +8,7 @@ mod embedded;
 mod ends;
 mod files;
 mod flood;
+mod network;
 mod owners;
 pub(crate) mod sidecar;
 mod text_logs;

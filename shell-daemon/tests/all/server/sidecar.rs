@@ -81,6 +81,7 @@ pub(crate) fn config(world: &World) -> DaemonConfig {
         environment: [VariableName::parse("ALLOWED").unwrap()].into(),
         commands: CommandRules::default(),
         protected: vec![".git/hooks".to_owned()],
+        network: None,
         session: SessionLimits::default(),
         service: ServiceLimits::default(),
     }

@@ -113,6 +113,8 @@ impl Backend for GuestTool {
             }
         }
         let usage = ResourceUsage {
+            connections: Vec::new(),
+            connections_omitted: 0,
             cpu: report.cpu,
             peak_memory_bytes: report.peak_memory_bytes as u64,
             mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),

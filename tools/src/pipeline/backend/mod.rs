@@ -31,7 +31,7 @@ use portcullis_types::{ToolError, ToolOutput, async_trait};
 use super::{Host, PendingRecord, check::Checked};
 use crate::{
     approval::StepGrant,
-    audit::{Confinement, Text},
+    audit::{Confinement, RecordedConnection, Text},
     call::Caller,
     registered::RegisteredTool,
     shell::ShellBackend,
@@ -142,6 +142,10 @@ pub(crate) struct ResourceUsage {
     pub(super) mounts_used: Vec<Text>,
     /// Whether it sent a request to the network.
     pub(super) has_sent: bool,
+    /// The connections of a command.
+    pub(super) connections: Vec<RecordedConnection>,
+    /// How many connections are not in that list.
+    pub(super) connections_omitted: u64,
 }
 
 /// The caller's error when a tool exceeds its time limit.

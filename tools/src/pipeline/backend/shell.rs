@@ -91,6 +91,8 @@ fn shell_result(
         // The kernel does not tell which mounts a program touched, so list all of them.
         mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
         has_sent: false,
+        connections: ran.connections,
+        connections_omitted: ran.connections_omitted,
     };
     (ran.result, Some(usage))
 }

@@ -1,0 +1,61 @@
+//! The network of a session: one listener in its network namespace, by which its programs reach a forwarder outside.
+//!
+//! The session makes the listener, sends it to the daemon and closes it. Whoever accepts on it is outside, so that no
+//! process of the session serves the network. Only a session of the posture `strong` has one: elsewhere the network
+//! namespace or another layer that bounds it may be missing.
+
+use std::sync::Arc;
+
+/// What a session with a network gets besides its listener.
+#[derive(Clone, Debug)]
+pub struct SessionNetwork {
+    /// The trusted certificates in PEM form (RFC 7468), below 1 MiB. Programs find them at [`CERTIFICATES`].
+    pub certificates: Arc<str>,
+}
+
+/// The port of 127.0.0.1 in a session where the forwarder is reached.
+pub(crate) const PORT: u16 = 3128;
+
+/// The file of the certificates in a session.
+pub(crate) const CERTIFICATES: &str = "/etc/portcullis/certificates.pem";
+
+/// The most bytes of the certificates: the root folder of a session's file tree has little more.
+pub(crate) const CERTIFICATES_BYTES: u64 = 1 << 20;
+
+/// The variables by which programs find the forwarder, in the spellings that are in use. curl reads `http_proxy` in
+/// lower case only. Plain HTTP is refused by the forwarder, which says so.
+const PROXY: [&str; 8] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "npm_config_proxy",
+    "npm_config_https_proxy",
+];
+
+/// The variables that must not name an exception.
+const NO_PROXY: [&str; 3] = ["NO_PROXY", "no_proxy", "npm_config_noproxy"];
+
+/// The variables by which programs find the certificates: OpenSSL and programs of Go and Rust, curl, git, cargo, pip and
+/// Python's requests, npm, and other programs of Node.js. Each is needed: git reads none of the others, and
+/// `REQUESTS_CA_BUNDLE` beats `PIP_CERT`.
+const CERTIFICATE_FILES: [&str; 8] = [
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "npm_config_cafile",
+    "NODE_EXTRA_CA_CERTS",
+];
+
+/// The variables of a session with a network. They replace those of the same name that come from outside.
+pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
+    let proxy = PROXY.map(|name| (name, format!("http://127.0.0.1:{PORT}")));
+    let exceptions = NO_PROXY.map(|name| (name, String::new()));
+    let files = CERTIFICATE_FILES.map(|name| (name, CERTIFICATES.to_owned()));
+    proxy.into_iter().chain(exceptions).chain(files).map(|(name, value)| (name.to_owned(), value))
+}

@@ -1,0 +1,128 @@
+//! The connections of a session since its last report: equal ones are counted together, so that a command that makes
+//! very many takes no memory and hides none of another kind.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use portcullis_egress::{TunnelEnd, TunnelFacts, TunnelWatch};
+use portcullis_shell_protocol::Connection;
+
+/// The connections of one session.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionLog(Mutex<Connections>);
+
+/// A report: the connections, and how many are left out of it.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionReport {
+    pub(super) connections: Vec<Connection>,
+    pub(super) omitted: u64,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    /// Those whose end is not reported yet. At most as many as a session has at a time, and those that have ended
+    /// since the last addition.
+    open: Vec<TunnelWatch>,
+    opened: BTreeMap<Kind, Sum>,
+    refused: BTreeMap<Kind, Sum>,
+    omitted: u64,
+}
+
+/// What connections that are counted together have in common.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    target: Option<(String, u16)>,
+    address: Option<SocketAddr>,
+    end: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    count: u64,
+    sent: u64,
+    received: u64,
+}
+
+impl ConnectionLog {
+    /// Adds a connection.
+    pub(super) fn add(&self, watch: &TunnelWatch) {
+        let mut this = self.lock();
+        this.settle();
+        this.open.push(watch.clone());
+    }
+
+    /// The connections since the last report, and those that are still open, which the next one has again.
+    pub(super) fn report(&self) -> ConnectionReport {
+        let mut this = self.lock();
+        this.settle();
+        let mut report = Connections {
+            open: Vec::new(),
+            opened: std::mem::take(&mut this.opened),
+            refused: std::mem::take(&mut this.refused),
+            omitted: std::mem::take(&mut this.omitted),
+        };
+        for facts in this.open.iter().map(TunnelWatch::facts).filter(|facts| facts.target.is_some()) {
+            report.count(facts, OPEN);
+        }
+        let all = report.opened.into_iter().chain(report.refused);
+        ConnectionReport {
+            connections: all.map(|(kind, sum)| message(kind, sum)).collect(),
+            omitted: report.omitted,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connections> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connections {
+    /// Counts the connections that have ended.
+    fn settle(&mut self) {
+        for watch in std::mem::take(&mut self.open) {
+            let facts = watch.facts();
+            match facts.end.as_ref().map(TunnelEnd::as_str) {
+                Some(end) => self.count(facts, end),
+                None => self.open.push(watch),
+            }
+        }
+    }
+
+    fn count(&mut self, facts: TunnelFacts, end: &'static str) {
+        let kinds = match &facts.end {
+            Some(TunnelEnd::Refused { .. }) => &mut self.refused,
+            _ => &mut self.opened,
+        };
+        let kind = Kind { target: facts.target, address: facts.address, end };
+        if kinds.len() >= KINDS && !kinds.contains_key(&kind) {
+            self.omitted += 1;
+            return;
+        }
+        let sum = kinds.entry(kind).or_default();
+        sum.count += 1;
+        sum.sent += facts.sent;
+        sum.received += facts.received;
+    }
+}
+
+fn message(kind: Kind, sum: Sum) -> Connection {
+    let (host, port) = kind.target.unwrap_or_default();
+    Connection {
+        host,
+        port: port.into(),
+        address: kind.address.map(|address| address.ip().to_string()).unwrap_or_default(),
+        count: sum.count,
+        sent: sum.sent,
+        received: sum.received,
+        end: kind.end.to_owned(),
+    }
+}
+
+/// The end of a connection that has none yet.
+const OPEN: &str = "open";
+
+/// Kinds of opened connections that one report has, and as many of refused ones.
+const KINDS: usize = 32;

@@ -1,0 +1,93 @@
+//! The forwarder of one session: accepts the connections of its programs, and hands them to the gate.
+//!
+//! The listener is in the session's network namespace, so that no other session and no other program of the machine
+//! reaches it. Bytes are read by the gate's confined threads only.
+
+use std::{io, net::TcpListener as StdTcpListener, os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use portcullis_egress::{Judge, TunnelLimits, TunnelWatch};
+use tokio::{net::TcpListener, runtime::Handle, task::AbortHandle};
+
+use super::{
+    connections::ConnectionLog,
+    gate::{Gate, SessionJudge},
+};
+
+/// A running forwarder. Dropping it closes the listener and all connections.
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    task: AbortHandle,
+    pub(super) connections: Arc<ConnectionLog>,
+}
+
+impl Forwarder {
+    /// # Errors
+    /// If the listener cannot be watched.
+    pub(super) fn start(
+        runtime: &Handle,
+        listener: OwnedFd,
+        gate: Arc<Gate>,
+        judge: Arc<SessionJudge>,
+    ) -> io::Result<Self> {
+        let listener = StdTcpListener::from(listener);
+        listener.set_nonblocking(true)?;
+        let _runtime = runtime.enter();
+        let listener = TcpListener::from_std(listener)?;
+        let connections = Arc::new(ConnectionLog::default());
+        let task = runtime.spawn(forward(listener, gate, judge, Arc::clone(&connections)));
+        Ok(Self { task: task.abort_handle(), connections })
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Accepts until it is aborted. At the limit it accepts no more, and further connections wait in the kernel.
+async fn forward(
+    listener: TcpListener,
+    gate: Arc<Gate>,
+    judge: Arc<dyn Judge>,
+    connections: Arc<ConnectionLog>,
+) {
+    let mut tunnels = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if tunnels.len() < CONNECTIONS => match accepted {
+                Ok((stream, _peer)) => {
+                    tunnels.push(carry(stream, &gate, Arc::clone(&judge), &connections));
+                }
+                Err(error) => {
+                    // Usually no descriptor is left. Open connections go on until there is one again.
+                    tracing::warn!(%error, "could not accept a connection of a session");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(()) = tunnels.next(), if !tunnels.is_empty() => {}
+        }
+    }
+}
+
+async fn carry(
+    stream: tokio::net::TcpStream,
+    gate: &Gate,
+    judge: Arc<dyn Judge>,
+    connections: &ConnectionLog,
+) {
+    // Fails only if the stream cannot be taken from the runtime; it is closed then.
+    let Ok(stream) = stream.into_std() else { return };
+    let watch = TunnelWatch::default();
+    connections.add(&watch);
+    let limits = TunnelLimits::default();
+    // The forwarder's end drops this future, which ends the tunnel.
+    gate.egress.tunnel(judge, stream, limits, watch, tokio_util::sync::CancellationToken::new()).await;
+}
+
+/// Connections of one session at a time.
+const CONNECTIONS: usize = 64;
+
+/// The pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
