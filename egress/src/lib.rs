@@ -64,8 +64,8 @@ mod target;
 mod thread;
 mod tunnel;
 
-pub use credential::{Credential, InvalidCredential, InvalidSecret, SecretValue};
 pub use bundle::certificate_bundle;
+pub use credential::{Credential, InvalidCredential, InvalidSecret, SecretValue};
 pub use error::{EgressError, FetchError};
 pub use judge::{Judge, Refusal};
 pub use limits::Limits;

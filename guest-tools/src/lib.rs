@@ -16,6 +16,7 @@ mod limits;
 mod vault_copyto;
 mod web_fetch;
 mod web_page;
+mod web_search;
 
 pub use file_delete::{FileDelete, file_delete, file_delete_tool};
 pub use file_edit::{FileEdit, file_edit, file_edit_tool};
@@ -29,6 +30,7 @@ pub use vault_copyto::{
 };
 pub use web_fetch::{WebFetchRead, web_fetch_read, web_fetch_read_tool};
 pub use web_page::{PageContent, PageEffort, PageFormat, PagePart, PageSource, WebPage, read_page};
+pub use web_search::{WebSearchRead, web_search_read, web_search_read_tool};
 
 #[doc(hidden)]
 pub use self::{
@@ -43,4 +45,5 @@ pub use self::{
         __tool_function_decl_vault_copyto_read, __tool_function_decl_vault_copyto_write,
     },
     web_fetch::{__tool_declaration_web_fetch_read, __tool_function_decl_web_fetch_read},
+    web_search::{__tool_declaration_web_search_read, __tool_function_decl_web_search_read},
 };

@@ -5,11 +5,11 @@
 //! a worse text.
 
 mod article;
-mod characters;
+pub(crate) mod characters;
 mod charset;
 mod clean;
 mod entities;
-mod escape;
+pub(crate) mod escape;
 mod hidden;
 mod kind;
 mod links;
@@ -20,7 +20,7 @@ mod metadata;
 mod pdf;
 mod table;
 mod tokens;
-mod tree;
+pub(crate) mod tree;
 
 use std::borrow::Cow;
 
@@ -200,11 +200,8 @@ fn with_head(text: &str, title: Option<&str>, found: &article::Article, style: S
 /// The longest title, in bytes.
 const MAX_TITLE_BYTES: usize = 300;
 
-/// A text as one line without hidden characters, of bounded length.
 fn one_line(text: &str) -> String {
-    let mut line = characters::visible(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    line.truncate(line.floor_char_boundary(MAX_TITLE_BYTES));
-    line
+    characters::one_line(text, MAX_TITLE_BYTES)
 }
 
 #[cfg(feature = "pdf")]

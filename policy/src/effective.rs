@@ -19,6 +19,7 @@ use crate::{
     flow::{FlowRule, resolve_flow},
     limits::{as_millis, as_optional_millis},
     network::{EgressSettings, ProfileNetwork, resolve_egress, resolve_networks},
+    search::SearchSettings,
     secrets::resolve_secrets,
     shell::{ShellOrAbsence, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
@@ -45,6 +46,8 @@ pub(crate) struct EffectivePolicy {
     pub(crate) egress: EgressSettings,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) secrets: BTreeMap<SecretName, SecretRule>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) search: Option<SearchSettings>,
     pub(crate) limits: Limits,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) flow: BTreeSet<FlowRule>,
@@ -194,6 +197,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         shell,
         egress: resolve_egress(&file.egress),
         secrets,
+        search: file.search.as_ref().map(|placed| placed.value.clone()),
         limits,
         flow,
         modules_dir: file.modules_dir.clone(),

@@ -32,6 +32,7 @@ mod network;
 mod operation;
 mod protect;
 mod repository;
+mod search;
 mod secrets;
 mod shell;
 
@@ -78,6 +79,7 @@ pub use operation::Operation;
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use repository::RepositoryMarks;
+pub use search::{InvalidSearchUrl, SearchProvider, SearchSettings, SearchUrl};
 pub use secrets::{
     GrantedSecret, InvalidSecretHeader, InvalidSecretSource, SecretHeader, SecretRule, SecretSource,
 };

@@ -12,7 +12,7 @@ pub struct Operation {
 
 impl Operation {
     /// All operations of this build.
-    pub const ALL: &[Self] = &[Self::VAULT_COPYTO, Self::WEB_FETCH];
+    pub const ALL: &[Self] = &[Self::VAULT_COPYTO, Self::WEB_FETCH, Self::WEB_SEARCH, Self::SEARCH_WEB];
 
     /// Copies a file out of the vault: one step reads there, the other writes elsewhere.
     pub const VAULT_COPYTO: Self =
@@ -20,6 +20,20 @@ impl Operation {
 
     /// Fetches from the web: one step makes the request, the other reads the body without any access.
     pub const WEB_FETCH: Self = Self { name: "web_fetch", steps: &["web_fetch_request", "web_fetch_read"] };
+
+    /// Searches the web: one step asks the provider, the other reads the answer without any access.
+    pub const WEB_SEARCH: Self =
+        Self { name: "web_search", steps: &["web_search_request", "web_search_read"] };
+
+    /// [`Self::WEB_SEARCH`] in the words of specification 001.
+    pub const SEARCH_WEB: Self = Self { name: "search_web", steps: Self::WEB_SEARCH.steps };
+
+    /// Whether this names an operation, or a step of one, that is there only with a provider in `[search]`.
+    #[must_use]
+    pub fn needs_search_provider(name: &str) -> bool {
+        let searches = [Self::WEB_SEARCH, Self::SEARCH_WEB];
+        searches.iter().any(|operation| operation.name == name || operation.steps.contains(&name))
+    }
 
     /// Whether this is the name of a step.
     #[must_use]

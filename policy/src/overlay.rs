@@ -15,6 +15,7 @@ use crate::{
     },
     flow::resolve_flow,
     network::{reduce_egress, reduce_network},
+    search::reduce_search,
     secrets::reduce_secrets,
     shell::reduce_shell,
 };
@@ -47,6 +48,7 @@ pub(crate) fn reduce(policy: &mut EffectivePolicy, reduction: &Reduction, faults
     }
     reduce_egress(&mut policy.egress, &reduction.egress, faults);
     reduce_secrets(&mut policy.secrets, &reduction.secrets, faults);
+    reduce_search(&mut policy.search, reduction.search.as_ref(), faults);
     reduce_limits(policy, &reduction.limits, faults);
     for rule in resolve_flow(&reduction.flow, &policy.mounts, &policy.secrets, faults) {
         if !policy.flow.insert(rule.value.clone()) {

@@ -10,8 +10,8 @@ use portcullis_types::SandboxTier;
 
 use crate::{
     AuditSync, EgressSettings, GrantedMount, HostRule, Limits, LoadOptions, MountSpec, NetworkGrant,
-    PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedPaths, RequiredLayer, SecretName,
-    SecretRule, ShellAbsence, ShellNetwork, ShellPolicy,
+    PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedPaths, RequiredLayer, SearchSettings,
+    SecretName, SecretRule, ShellAbsence, ShellNetwork, ShellPolicy,
     effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
@@ -247,6 +247,12 @@ impl WorkspaceSecurityPolicy {
     /// The secrets, sorted by name: their sources and audiences, never a value.
     pub fn secrets(&self) -> impl Iterator<Item = (&SecretName, &SecretRule)> {
         self.effective.secrets.iter()
+    }
+
+    /// `[search]`; none without a provider, and then no tool searches the web.
+    #[must_use]
+    pub fn search(&self) -> Option<&SearchSettings> {
+        self.effective.search.as_ref()
     }
 
     /// The digest of the effective policy.

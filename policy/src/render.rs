@@ -10,6 +10,7 @@ use crate::{
     flow::{write_flow, write_flow_summary},
     limits::in_largest_unit,
     network::{network_summary, write_egress, write_network},
+    search::write_search,
     secrets::{write_secrets, write_secrets_summary},
     shell::{shell_summary, write_shell, write_shell_demands},
 };
@@ -80,6 +81,7 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
     write_shell(out, &policy.shell)?;
     write_egress(out, &policy.egress)?;
     write_secrets(out, &policy.secrets)?;
+    write_search(out, policy.search.as_ref())?;
     let limits = &policy.limits;
     writeln!(out, "\n[limits]")?;
     writeln!(out, "concurrency = {}", limits.concurrency)?;
@@ -269,7 +271,8 @@ mod tests {
         policy.unwrap_or_else(|error| panic!("{text}\n{error}")).effective_toml()
     }
 
-    /// A section, its keys, and for each key a non-default value with the line that shows it.
+    /// A section, its keys, and for each key a non-default value with the line that shows it; behind `!` a line that it
+    /// takes away.
     struct Sample {
         section: &'static str,
         keys: &'static [&'static str],
@@ -401,6 +404,19 @@ mod tests {
             ],
         },
         Sample {
+            section: "search",
+            keys: keys::SEARCH,
+            values: &[
+                (
+                    "provider",
+                    "\"duckduckgo\"",
+                    "[search]\nprovider = \"duckduckgo\"\nurl = \"https://html.duckduckgo.com/html/\"",
+                ),
+                ("url", "\"https://s.example\"\nprovider = \"searxng\"", "url = \"https://s.example/\""),
+                ("engine", "\"e:1\"\nprovider = \"google\"", "engine = \"e:1\""),
+            ],
+        },
+        Sample {
             section: "limits",
             keys: keys::LIMITS,
             values: &[
@@ -456,6 +472,7 @@ mod tests {
                 ("shell", "{ posture = \"strong\" }\n[shell]\nenabled = true", "posture = \"strong\""),
                 ("egress", "{ max_redirects = 3 }", "max_redirects = 3"),
                 ("secrets", REDUCED_SECRET, "tools = [\"file_read\"]\nenabled = false"),
+                ("search", "{ provider = \"none\" }\n[search]\nprovider = \"brave\"", "!provider ="),
                 ("limits", "{ concurrency = 3 }", "concurrency = 3"),
                 (
                     "flow",
@@ -475,13 +492,18 @@ mod tests {
                     .find(|(name, _, _)| name == key)
                     .unwrap_or_else(|| panic!("`{section}.{key}` has no sample: is it shown?"));
                 let text = format!("{BASE}[{section}]\n{key} = {value}\n");
-                let is_there = |shown: &str| match line.starts_with('"') {
-                    true => shown.contains(line),
-                    false => shown.contains(&format!("\n{line}")),
+                let is_there = |shown: &str| match line.strip_prefix('!') {
+                    Some(gone) => !shown.contains(&format!("\n{gone}")),
+                    None if line.starts_with('"') => shown.contains(line),
+                    None => shown.contains(&format!("\n{line}")),
                 };
                 let shown = shown(&text);
                 assert!(is_there(&shown), "`{section}.{key}`:\n{shown}");
-                assert!(!is_there(&self::shown(BASE)), "`{section}.{key}`: {line} is there anyway");
+                let without = match line.starts_with('!') {
+                    true => self::shown(&text.replace(&format!("{key} = {{ provider = \"none\" }}"), "")),
+                    false => self::shown(BASE),
+                };
+                assert!(!is_there(&without), "`{section}.{key}`: {line} is there anyway");
             }
         }
         let sampled: Vec<&str> = SAMPLES

@@ -23,6 +23,7 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("get_current_time", ShippedNative, ReadOnly),
     ("multiply", ShippedNative, ReadOnly),
     ("output_read", ShippedNative, ReadOnly),
+    ("search_web", ShippedOperation, SideEffecting),
     (SHELL_EXEC, ShippedShell, Privileged),
     ("subtract", ShippedNative, ReadOnly),
     ("vault_copyto", ShippedOperation, SideEffecting),
@@ -31,6 +32,9 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("web_fetch", ShippedOperation, SideEffecting),
     ("web_fetch_read", ShippedOperation, ReadOnly),
     ("web_fetch_request", ShippedOperation, SideEffecting),
+    ("web_search", ShippedOperation, SideEffecting),
+    ("web_search_read", ShippedOperation, ReadOnly),
+    ("web_search_request", ShippedOperation, SideEffecting),
 ];
 
 /// The tool that runs commands.

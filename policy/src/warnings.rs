@@ -4,6 +4,7 @@
 use crate::{
     ProfileName, TunnelRule,
     file::{Faults, PlacedValue, PolicyFile, ShellEntries},
+    search::idle_search,
 };
 
 /// Adds all warnings of a policy.
@@ -11,6 +12,7 @@ pub(crate) fn look(file: &PolicyFile, faults: &mut Faults<'_>) {
     unused_profiles(file, faults);
     unused_mounts(file, faults);
     idle_network(file, faults);
+    idle_search(file, faults);
     if let Some(shell) = &file.shell {
         secrets(shell, faults);
         shadowed(shell, faults);

@@ -217,7 +217,7 @@ impl RegistryBuilder {
         Ok(())
     }
 
-    /// Sets how the host's HTTP client is started, and adds `web_fetch`.
+    /// Sets how the host's HTTP client is started, and adds `web_fetch` and, with a provider in the policy, `web_search`.
     pub(crate) fn requests(mut self, terms: GateTerms) -> Self {
         self.gate = Some(terms);
         self
@@ -265,7 +265,7 @@ impl RegistryBuilder {
         registration.shipped_modules(self.modules)?;
         let has_steps = !self.steps.is_empty();
         let gate = self.gate.map(|terms| Arc::new(EgressGate::new(terms)));
-        registration.operations(self.steps, gate.as_ref())?;
+        registration.operations(self.steps, gate.as_ref(), policy.search())?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
         registration.output_read(&outputs, still_granted(Arc::clone(&known)))?;

@@ -30,7 +30,7 @@ pub(crate) static SEARCH: EmbeddedModule =
 pub(crate) static VAULT_STEPS: EmbeddedModule =
     embedded!("vault", "PORTCULLIS_VAULT_TOOLS", "PORTCULLIS_VAULT_TOOLS_DIGEST");
 
-/// The step of `web_fetch` that reads what was fetched.
+/// The steps of `web_fetch` and `web_search` that read what was fetched.
 pub(crate) static WEB_STEPS: EmbeddedModule =
     embedded!("web", "PORTCULLIS_WEB_TOOLS", "PORTCULLIS_WEB_TOOLS_DIGEST");
 

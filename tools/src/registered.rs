@@ -131,9 +131,7 @@ impl RegisteredTool {
             .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?
             .with_roles(&facts.roles);
         if let Some(results) = &output_schema {
-            // Clients are shown this schema; an invalid one would break the whole listing for them.
-            ArgumentSchema::compile(results)
-                .map_err(|source| RegistryError::ResultSchema { tool: decl.name.clone(), source })?;
+            check_results(&decl.name, results)?;
         }
         let defaults = string_defaults(&decl.parameters);
         let pages_itself = false;
@@ -156,6 +154,19 @@ impl RegisteredTool {
     pub(crate) fn paging_itself(mut self) -> Self {
         self.pages_itself = true;
         self
+    }
+
+    /// Hides the tool from models: it is called by its name alone.
+    pub(crate) fn hidden(mut self) -> Self {
+        self.meta.hidden = true;
+        self
+    }
+
+    /// Declares the schema of structured results.
+    pub(crate) fn with_results(mut self, results: JsonSchema) -> Result<Self, RegistryError> {
+        check_results(&self.decl.name, &results)?;
+        self.output_schema = Some(results);
+        Ok(self)
     }
 
     /// The declaration for the model.
@@ -255,6 +266,12 @@ impl RegisteredTool {
     pub(crate) fn default_of(&self, argument: &str) -> Option<&str> {
         self.defaults.get(argument).map(String::as_str)
     }
+}
+
+/// Clients are shown this schema; an invalid one would break the whole listing for them.
+fn check_results(tool: &str, results: &JsonSchema) -> Result<(), RegistryError> {
+    let compiled = ArgumentSchema::compile(results);
+    compiled.map(drop).map_err(|source| RegistryError::ResultSchema { tool: tool.to_owned(), source })
 }
 
 fn parse_name(name: &str) -> Result<ToolName, RegistryError> {

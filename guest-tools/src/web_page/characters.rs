@@ -29,6 +29,13 @@ pub(super) fn visible(text: &str) -> String {
     shown
 }
 
+/// A text as one line without such characters, at most this many bytes.
+pub(crate) fn one_line(text: &str, max_bytes: usize) -> String {
+    let mut line = visible(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    line.truncate(line.floor_char_boundary(max_bytes));
+    line
+}
+
 /// The longest escape sequence that is skipped whole, in characters.
 const MAX_SEQUENCE: usize = 256;
 

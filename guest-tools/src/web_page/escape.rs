@@ -33,8 +33,26 @@ pub(super) fn escape_label(label: &str) -> String {
     label.replace("](", "]\\(")
 }
 
+/// A line of plain text: what Markdown would take for a mark, a link or a tag is escaped.
+pub(crate) fn escape_line(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut characters = line.chars().peekable();
+    while let Some(character) = characters.next() {
+        let escaped = match character {
+            '\\' | '`' | '*' | '[' | ']' => true,
+            '<' => characters.peek().is_some_and(|next| next.is_ascii_alphabetic() || "/!?".contains(*next)),
+            _ => false,
+        };
+        if escaped {
+            text.push('\\');
+        }
+        text.push(character);
+    }
+    text
+}
+
 /// A link's target, which cannot end early.
-pub(super) fn escape_target(target: &str) -> String {
+pub(crate) fn escape_target(target: &str) -> String {
     target.replace('(', "%28").replace(')', "%29").replace(' ', "%20").replace(['<', '>', '\n'], "")
 }
 

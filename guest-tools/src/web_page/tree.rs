@@ -12,14 +12,14 @@ pub(super) const MAX_DEPTH: usize = 200;
 pub(super) const MAX_NODES: usize = 100_000;
 
 /// A node's index in the arena.
-pub(super) type NodeId = u32;
+pub(crate) type NodeId = u32;
 
 /// The root, an element without a name.
-pub(super) const ROOT: NodeId = 0;
+pub(crate) const ROOT: NodeId = 0;
 
 /// A tree.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     nodes: Vec<Node>,
     /// Whether a bound was met, so that the tree lacks tags of the page.
     pub(super) cut: bool,
@@ -50,7 +50,7 @@ pub(super) enum Step {
 
 impl Tree {
     /// Builds the tree of a page.
-    pub(super) fn parse(html: &str) -> Self {
+    pub(crate) fn parse(html: &str) -> Self {
         let mut builder = Builder::new();
         for token in Tokens::new(html) {
             builder.take(token);
@@ -75,7 +75,7 @@ impl Tree {
     }
 
     /// The element's name; empty for a text.
-    pub(super) fn name(&self, id: NodeId) -> &str {
+    pub(crate) fn name(&self, id: NodeId) -> &str {
         match self.data(id) {
             NodeData::Element { name, .. } => name,
             NodeData::Text(_) => "",
@@ -83,7 +83,7 @@ impl Tree {
     }
 
     /// An attribute's value.
-    pub(super) fn attribute(&self, id: NodeId, wanted: &str) -> Option<&str> {
+    pub(crate) fn attribute(&self, id: NodeId, wanted: &str) -> Option<&str> {
         let NodeData::Element { attributes, .. } = self.data(id) else { return None };
         attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
     }
@@ -94,7 +94,7 @@ impl Tree {
     }
 
     /// The elements in the order of the page.
-    pub(super) fn elements(&self) -> impl Iterator<Item = NodeId> + '_ {
+    pub(crate) fn elements(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.walk(ROOT).filter_map(|step| match step {
             Step::Open(id) if !self.name(id).is_empty() => Some(id),
             _ => None,
@@ -103,7 +103,7 @@ impl Tree {
 
     /// The text of a node and of all below it, at most about this many bytes. The number of steps has a bound as
     /// well: elements may be empty.
-    pub(super) fn text(&self, id: NodeId, max_bytes: usize) -> String {
+    pub(crate) fn text(&self, id: NodeId, max_bytes: usize) -> String {
         let mut text = String::new();
         for step in self.walk(id).take(64 + max_bytes * 2) {
             if text.len() >= max_bytes {

@@ -4,17 +4,19 @@
 /// An operator's policy.
 pub(crate) const POLICY: &[&str] = &[
     "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "modules",
-    "shell", "egress", "secrets", "limits", "flow",
+    "shell", "egress", "secrets", "search", "limits", "flow",
 ];
 
 /// A `[sandbox.TIER]` section.
-pub(crate) const SANDBOX: &[&str] =
-    &["require", "profiles", "tiers", "tools", "protect", "shell", "egress", "secrets", "limits", "flow"];
+pub(crate) const SANDBOX: &[&str] = &[
+    "require", "profiles", "tiers", "tools", "protect", "shell", "egress", "secrets", "search", "limits",
+    "flow",
+];
 
 /// An overlay.
 pub(crate) const OVERLAY: &[&str] = &[
-    "version", "require", "profiles", "tiers", "tools", "protect", "shell", "egress", "secrets", "limits",
-    "flow",
+    "version", "require", "profiles", "tiers", "tools", "protect", "shell", "egress", "secrets", "search",
+    "limits", "flow",
 ];
 
 /// The keys that an operator's policy may have and an overlay may not.
@@ -74,6 +76,12 @@ pub(crate) const SECRET: &[&str] = &["from", "hosts", "header", "tools", "enable
 
 /// The keys of `[secrets.NAME]` that a reduction may not have.
 pub(crate) const SECRET_OPERATORS_ALONE: &[&str] = &["from", "header"];
+
+/// `[search]`.
+pub(crate) const SEARCH: &[&str] = &["provider", "url", "engine"];
+
+/// The keys of `[search]` that a reduction may not have: they only set.
+pub(crate) const SEARCH_OPERATORS_ALONE: &[&str] = &["url", "engine"];
 
 /// `[limits]`, of a policy and of a reduction.
 pub(crate) const LIMITS: &[&str] =

@@ -5,7 +5,7 @@
 //! - `section`: walks tables and refuses unknown keys.
 //! - `value`: parses single values.
 //! - `model`: the values of a text.
-//! - `read`, `reduction`: read the two shapes of a file; `shell`, `network`, `secrets`, `flow`: sections of both.
+//! - `read`, `reduction`: read the two shapes of a file; `shell`, `network`, `secrets`, `search`, `flow`: sections of both.
 //!
 //! `effective` and `overlay` resolve names; `invariants` checks what every policy must keep.
 
@@ -16,6 +16,7 @@ mod model;
 mod network;
 mod read;
 mod reduction;
+mod search;
 mod secrets;
 mod section;
 mod shell;

@@ -6,8 +6,8 @@ use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
     Approval, AuditSync, FileBytes, HostRule, HttpMethod, MemoryBytes, MountName, Operator, OutputBytes,
-    PrivateEndpoint, ProfileName, RequiredLayer, ResponseBytes, SecretHeader, SecretName, SecretSource, TunnelRule,
-    VariableName, commands::CommandPattern, protect::Pattern,
+    PrivateEndpoint, ProfileName, RequiredLayer, ResponseBytes, SearchSettings, SecretHeader, SecretName,
+    SecretSource, TunnelRule, VariableName, commands::CommandPattern, protect::Pattern,
 };
 
 /// A value and its place in the text.
@@ -42,6 +42,8 @@ pub(crate) struct PolicyFile {
     pub(crate) shell: Option<ShellEntries<Access>>,
     pub(crate) egress: EgressEntries,
     pub(crate) secrets: Vec<SecretEntry>,
+    /// At the place of `provider`.
+    pub(crate) search: Option<PlacedValue<SearchSettings>>,
     pub(crate) limits: LimitEntries,
     pub(crate) flow: Vec<FlowEntry>,
 }
@@ -186,6 +188,8 @@ pub(crate) struct Reduction {
     pub(crate) shell: Option<ShellEntries<ReducedAccess>>,
     pub(crate) egress: EgressEntries,
     pub(crate) secrets: Vec<ReducedSecret>,
+    /// The place where the provider of searches is taken away.
+    pub(crate) search: Option<PlacedValue<()>>,
     pub(crate) limits: LimitEntries,
     pub(crate) flow: Vec<FlowEntry>,
 }
@@ -238,6 +242,14 @@ impl NetworkEntries {
     /// The rules of `hosts`.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &PlacedValue<HostRule>> {
         self.hosts.iter().flat_map(|hosts| &hosts.value)
+    }
+
+    /// Whether requests by this method are granted.
+    pub(crate) fn grants_method(&self, method: HttpMethod) -> bool {
+        match &self.methods {
+            Some(methods) => methods.value.iter().any(|granted| granted.value == method),
+            None => HttpMethod::DEFAULT.contains(&method),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
     model::{PlacedValue, ProtectEntries},
     network::{egress, network},
     reduction::read_reduction,
+    search::search,
     secrets::secret,
     section::{Section, SectionEntry},
     shell::shell,
@@ -73,6 +74,7 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
                 .iter()
                 .filter_map(|entry| secret(entry, faults))
                 .collect(),
+            search: root.section("search", faults).and_then(|section| search(&section, faults)),
             limits: root
                 .section("limits", faults)
                 .map(|section| limits(&section, faults))

@@ -8,6 +8,7 @@ use super::{
     keys,
     network::{network, reduced_egress},
     read::{check_version, is_optional, layers, protect_more, with_root},
+    search::reduced_search,
     secrets::reduced_secret,
     section::{Section, SectionEntry},
     shell::shell,
@@ -66,6 +67,7 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             .iter()
             .filter_map(|entry| reduced_secret(entry, faults))
             .collect(),
+        search: section.section("search", faults).and_then(|section| reduced_search(&section, faults)),
         limits: section.section("limits", faults).map(|section| limits(&section, faults)).unwrap_or_default(),
         flow: flow(section, faults),
     }

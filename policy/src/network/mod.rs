@@ -38,4 +38,4 @@ pub(crate) use reduce::{not_within, reduce_egress, reduce_network};
 pub(crate) use render::{network_summary, write_egress, write_network};
 pub(crate) use resolve::{resolve_egress, resolve_networks};
 pub(crate) use settings::{MAX_REDIRECTS, MAX_RESPONSE};
-pub(crate) use url_text::parse_url;
+pub(crate) use url_text::{authority_of, parse_url};

@@ -42,6 +42,11 @@ pub(crate) fn parse_url(text: &str) -> Result<(Url, Authority), InvalidUrl> {
     canonical(Url::parse(text))
 }
 
+/// Where a URL that was parsed here leads.
+pub(crate) fn authority_of(url: &Url) -> Option<Authority> {
+    parse_url(url.as_str()).ok().map(|(_, authority)| authority)
+}
+
 /// Parses the target of a redirect, which may be relative to the URL of the request (RFC 9110, section 10.2.2).
 pub(super) fn parse_target(base: &Url, text: &str) -> Result<(Url, Authority), InvalidUrl> {
     check_characters(text)?;

@@ -101,7 +101,7 @@ fn unknown_keys_are_refused_at_every_level() {
         "version = 1\nzones = {}\n[moutns]\n",
         &[
             "portcullis.toml:2:1: zones: unknown key; known are `version`, `require`, `mounts`, `profiles`, \
-             `tiers`, `tools`, `protect`, `sandbox`, `audit`, `modules`, `shell`, `egress`, `secrets`, `limits`, `flow`",
+             `tiers`, `tools`, `protect`, `sandbox`, `audit`, `modules`, `shell`, `egress`, `secrets`, `search`, `limits`, `flow`",
             "portcullis.toml:3:2: moutns: unknown key; did you mean `mounts`?",
         ],
     );
@@ -299,7 +299,7 @@ fn the_folder_of_modules_is_the_operators_to_name() {
         ("modul.dir = \"m\"", "2:1: modul: unknown key; did you mean `modules`?"),
         (
             "sandbox.process.modules.dir = \"m\"",
-            "2:17: sandbox.process.modules: unknown key; known are `require`, `profiles`, `tiers`, `tools`, `protect`, `shell`, `egress`, `secrets`, `limits`, `flow`",
+            "2:17: sandbox.process.modules: unknown key; known are `require`, `profiles`, `tiers`, `tools`, `protect`, `shell`, `egress`, `secrets`, `search`, `limits`, `flow`",
         ),
     ] {
         check_faults(&format!("version = 1\n{section}\n"), &[&format!("portcullis.toml:{fault}")]);

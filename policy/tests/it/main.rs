@@ -10,6 +10,7 @@ mod model;
 mod network;
 mod random;
 mod reduce;
+mod search;
 mod secrets;
 mod shell;
 mod support;

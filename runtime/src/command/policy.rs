@@ -4,7 +4,9 @@ use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use portcullis_tools::{
     BootstrapError, PolicyFiles,
-    policy::{DEFAULT_POLICY, KnownTools, PolicyFault, WorkspaceSecurityPolicy, shipped_tools},
+    policy::{
+        DEFAULT_POLICY, KnownTools, Operation, PolicyFault, ToolFacts, WorkspaceSecurityPolicy, shipped_tools,
+    },
 };
 
 use super::tools;
@@ -89,7 +91,10 @@ fn add_warnings<'a>(warnings: &mut Vec<String>, faults: impl Iterator<Item = &'a
 
 /// The assignments of the shipped tools, without a registry.
 fn shipped(policy: &WorkspaceSecurityPolicy) -> String {
-    let rows = shipped_tools().map(|facts| {
+    let is_there = |facts: &ToolFacts| {
+        policy.search().is_some() || !Operation::needs_search_provider(facts.name.as_str())
+    };
+    let rows = shipped_tools().filter(is_there).map(|facts| {
         let assigned = policy.describe(&facts);
         let mounts = policy.mounts_of(&assigned.profile);
         let mounts: Vec<String> =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_policy::{ShellPolicy, ToolOrigin};
+use portcullis_policy::{Operation, SearchSettings, ShellPolicy, ToolOrigin};
 use portcullis_types::{Declarations, Tool};
 
 use crate::{
@@ -91,6 +91,7 @@ impl<'a> Registration<'a> {
         &mut self,
         steps: Vec<ShippedModule>,
         gate: Option<&Arc<EgressGate>>,
+        search: Option<&SearchSettings>,
     ) -> Result<(), RegistryError> {
         if steps.is_empty() {
             return Ok(());
@@ -105,13 +106,14 @@ impl<'a> Registration<'a> {
             self.digests.push((name, module.digest().0));
         }
         self.add(vault::tool(&self.steps)?)?;
-        match gate {
-            Some(gate) => {
-                self.steps.insert(web::request_step(Arc::clone(gate))?)?;
-                self.add(web::tool(&self.steps)?)
-            }
-            None => Ok(()),
-        }
+        let Some(gate) = gate else { return Ok(()) };
+        self.steps.insert(web::request_step(Operation::WEB_FETCH, Arc::clone(gate), web::PAGE)?)?;
+        self.add(web::tool(&self.steps)?)?;
+        let Some(search) = search.cloned().map(Arc::new) else { return Ok(()) };
+        let form = web::search_form(search.provider);
+        self.steps.insert(web::request_step(Operation::WEB_SEARCH, Arc::clone(gate), form)?)?;
+        self.add(web::web_search(&self.steps, Arc::clone(&search))?)?;
+        self.add(web::search_web(&self.steps, search)?)
     }
 
     /// `output_read` over this store.

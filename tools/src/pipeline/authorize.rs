@@ -138,8 +138,9 @@ async fn grants(
     let mut run = host.labels.facts(caller);
     pending.row.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
     let grant = judge(tool, own, &run, policy, places).map_err(|denial| refuse_flow(*denial, pending))?;
+    let of_steps = tool.backend().arguments_of_steps(args)?;
     for step in tool.steps() {
-        let subjects = self::subjects(step, args)?;
+        let subjects = self::subjects(step, of_steps.as_ref().unwrap_or(args))?;
         let grant =
             judge(step, &subjects, &run, policy, places).map_err(|denial| refuse_flow(*denial, pending))?;
         // A later step is judged as if this one had read all that it may: the approver is asked once, before.

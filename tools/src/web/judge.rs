@@ -78,6 +78,12 @@ impl GrantJudge {
         Ok(judged)
     }
 
+    /// A judge under which no redirect is followed.
+    pub(crate) fn without_redirects(mut self) -> Self {
+        self.limits.max_redirects = 0;
+        self
+    }
+
     /// The denial of a refused request.
     pub(crate) fn take_denial(&self) -> Option<Denial> {
         self.denial.lock().unwrap_or_else(PoisonError::into_inner).take()

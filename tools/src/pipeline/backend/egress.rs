@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use portcullis_egress::{CancellationToken, HeaderMap, HeaderValue, Request, Response};
+use portcullis_egress::{CancellationToken, HeaderMap, HeaderValue, Method, Request, Response};
 use portcullis_types::{ToolError, ToolOutput, async_trait};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Backend, CallAttempt, TryOutcome};
 use crate::{
     audit::Confinement,
     pipeline::{PendingRecord, admit::refuse},
-    web::{self, GrantJudge, RequestFailure, RequestStep, URL},
+    web::{self, BODY, GrantJudge, Redirects, RequestFailure, RequestStep, URL},
 };
 
 #[async_trait]
@@ -25,11 +25,23 @@ impl Backend for RequestStep {
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError> {
         let CallAttempt { checked, grant, time_limit, caller, .. } = attempt;
-        let url = checked.args.value().get(URL).and_then(|url| url.as_str()).unwrap_or_default();
-        let judge = Arc::new(GrantJudge::new(grant.clone(), None, time_limit));
-        let judged = judge.judge("GET", url).map_err(|denial| refuse(denial, pending))?;
+        let text = |key: &str| checked.args.value().get(key).and_then(Value::as_str);
+        let (url, method) = (text(URL).unwrap_or_default(), self.form.method.as_str());
+        let judge = GrantJudge::new(grant.clone(), None, time_limit);
+        let judge = Arc::new(match self.form.redirects {
+            Redirects::AsGranted => judge,
+            Redirects::Never => judge.without_redirects(),
+        });
+        let judged = judge.judge(method, url).map_err(|denial| refuse(denial, pending))?;
+        let method =
+            Method::from_bytes(method.as_bytes()).map_err(|error| ToolError::internal(error.to_string()))?;
         // The judged form of the address: the text of the argument may be another spelling.
-        let request = Request { headers: headers(), ..Request::get(judged.url().clone()) };
+        let request = Request {
+            method,
+            headers: headers(self.form.accept, text(BODY)),
+            body: text(BODY).unwrap_or_default().to_owned().into(),
+            ..Request::get(judged.url().clone())
+        };
         let cancel: CancellationToken = caller.cancel.child_token();
         let made = web::request(&self.gate, &judge, request, cancel, &mut pending.row).await;
         let result = match made {
@@ -48,11 +60,13 @@ impl Backend for RequestStep {
     }
 }
 
-fn headers() -> HeaderMap {
+fn headers(accept: &'static str, body: Option<&str>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert("user-agent", web::USER_AGENT);
-    headers
-        .insert("accept", HeaderValue::from_static("text/html,application/xhtml+xml,text/*;q=0.9,*/*;q=0.5"));
+    headers.insert("accept", HeaderValue::from_static(accept));
+    if body.is_some() {
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+    }
     headers
 }
 

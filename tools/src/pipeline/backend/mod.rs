@@ -26,7 +26,7 @@ use std::{
 };
 
 use portcullis_policy::Grant;
-use portcullis_types::{ToolError, ToolOutput, async_trait};
+use portcullis_types::{ToolArgs, ToolError, ToolOutput, async_trait};
 
 use super::{Host, PendingRecord, check::Checked};
 use crate::{
@@ -96,6 +96,16 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// The steps of an operation.
     fn steps(&self) -> &[Arc<RegisteredTool>] {
         &[]
+    }
+
+    /// The arguments by which the steps of an operation are judged before anything runs; none for the operation's
+    /// own.
+    ///
+    /// # Errors
+    /// Arguments that make no steps.
+    fn arguments_of_steps(&self, args: &ToolArgs) -> Result<Option<ToolArgs>, ToolError> {
+        let _ = args;
+        Ok(None)
     }
 
     /// The shell backend, if the tool runs commands.

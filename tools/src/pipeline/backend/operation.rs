@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_policy::Grant;
-use portcullis_types::{ToolError, async_trait};
+use portcullis_types::{ToolArgs, ToolError, async_trait};
 
 use super::{Backend, CallAttempt, TryOutcome, reports::on_progress};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     pipeline::{Host, PendingRecord},
     registered::RegisteredTool,
     vault::{Terms, VaultCopy},
-    web::{FetchTerms, WebFetch},
+    web::{WebFetch, WebSearch, WebTerms},
 };
 
 #[async_trait]
@@ -76,7 +76,40 @@ impl Backend for WebFetch {
     ) -> Result<TryOutcome, ToolError> {
         let CallAttempt { checked, slot, deadline, caller, host, .. } = attempt;
         let operation_id = pending.row.operation_id.clone();
-        let terms = FetchTerms { operation_id, deadline, slot: slot.clone() };
+        let terms = WebTerms { operation_id, deadline, slot: slot.clone() };
+        let ran = self.run(host.steps.as_ref(), checked.args.value(), terms, caller).await;
+        Ok(TryOutcome::once(ran))
+    }
+}
+
+#[async_trait]
+impl Backend for WebSearch {
+    /// As of [`WebFetch`].
+    fn confinement(&self) -> Confinement {
+        Confinement::Egress
+    }
+
+    fn absence(&self, host: &Host) -> Option<&str> {
+        host.absence_of_guests()
+    }
+
+    fn steps(&self) -> &[Arc<RegisteredTool>] {
+        self.steps()
+    }
+
+    /// The address follows from the query and the policy.
+    fn arguments_of_steps(&self, args: &ToolArgs) -> Result<Option<ToolArgs>, ToolError> {
+        self.request_arguments(args.value()).map(Some)
+    }
+
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending: &mut PendingRecord,
+    ) -> Result<TryOutcome, ToolError> {
+        let CallAttempt { checked, slot, deadline, caller, host, .. } = attempt;
+        let operation_id = pending.row.operation_id.clone();
+        let terms = WebTerms { operation_id, deadline, slot: slot.clone() };
         let ran = self.run(host.steps.as_ref(), checked.args.value(), terms, caller).await;
         Ok(TryOutcome::once(ran))
     }

@@ -1,0 +1,80 @@
+//! The page of results that DuckDuckGo has for browsers without scripts. It is no documented interface: a page
+//! that has neither results nor the word that there are none is an error, not an empty answer.
+
+use url::Url;
+
+use super::answer::{Answer, Found, MAX_CONSIDERED};
+use crate::web_page::tree::{NodeId, Tree};
+
+/// Links of the page are relative to this.
+const BASE: &str = "https://duckduckgo.com/";
+
+/// The longest text of a result, in bytes.
+const MAX_TEXT_BYTES: usize = 16 << 10;
+
+/// Reads a page.
+pub(super) fn read(html: &str) -> Result<Answer, String> {
+    let tree = Tree::parse(html);
+    let mut found: Vec<Found> = Vec::new();
+    let (mut says_none, mut in_advertisement) = (false, false);
+    for id in tree.elements() {
+        let has = |class: &str| has_class(&tree, id, class);
+        let text = || tree.text(id, MAX_TEXT_BYTES);
+        if has("no-results") || has("no-results__message") {
+            says_none = true;
+        } else if has("result") {
+            in_advertisement = has("result--ad");
+        } else if in_advertisement {
+            // What an advertiser paid for is no result.
+        } else if has("result__a") {
+            if found.len() == MAX_CONSIDERED {
+                break;
+            }
+            let url = tree.attribute(id, "href").and_then(target).unwrap_or_default();
+            found.push(Found { title: text(), url, ..Found::default() });
+        } else if let Some(last) = found.last_mut() {
+            if has("result__snippet") {
+                last.snippet = text();
+            } else if has("result__extras__url") {
+                last.published =
+                    text().split_whitespace().find(|word| begins_with_date(word)).map(str::to_owned);
+            }
+        }
+    }
+    if found.is_empty() && !says_none {
+        return Err(
+            "the provider's answer is not what was asked for: it is no page of results; it may refuse \
+                    requests of programs"
+                .to_owned(),
+        );
+    }
+    Ok(Answer { found, silent: Vec::new() })
+}
+
+/// The address that a link of the page leads to, if that is not the page's own.
+fn target(href: &str) -> Option<String> {
+    let url = Url::parse(BASE).and_then(|base| base.join(href)).ok()?;
+    if !url.host_str().is_some_and(|host| host == "duckduckgo.com" || host.ends_with(".duckduckgo.com")) {
+        return Some(url.into());
+    }
+    match url.path() {
+        "/l/" => url.query_pairs().find(|(name, _)| name == "uddg").map(|(_, target)| target.into_owned()),
+        // The way of advertisements.
+        "/y.js" => None,
+        _ => Some(url.into()),
+    }
+}
+
+fn has_class(tree: &Tree, id: NodeId, class: &str) -> bool {
+    tree.attribute(id, "class")
+        .is_some_and(|classes| classes.split_ascii_whitespace().any(|one| one == class))
+}
+
+/// Whether a text begins as `2026-01-31`.
+pub(super) fn begins_with_date(text: &str) -> bool {
+    let digit = |(at, byte): (usize, u8)| match at {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    text.len() >= 10 && text.bytes().take(10).enumerate().all(digit)
+}

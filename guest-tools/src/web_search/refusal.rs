@@ -1,0 +1,54 @@
+//! What a provider says of an error: one short line, wherever it stands in the answer.
+
+use serde_json::Value;
+
+use crate::web_page::{
+    characters::one_line,
+    tree::{ROOT, Tree},
+};
+
+/// The longest message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 300;
+
+/// The part of a page that is searched for its title, in bytes.
+const MAX_HTML_BYTES: usize = 64 << 10;
+
+/// Where the providers put a message, as JSON pointers (RFC 6901).
+const PLACES: [&str; 7] = [
+    "/error/message",
+    "/error/detail",
+    "/detail/error",
+    "/detail",
+    "/message",
+    "/error",
+    "/errors/0/message",
+];
+
+/// The message; empty if there is none.
+pub(super) fn message(bytes: &[u8]) -> String {
+    let said = match serde_json::from_slice::<Value>(bytes) {
+        Ok(answer) => {
+            let text = |place: &&str| answer.pointer(place).and_then(Value::as_str);
+            PLACES.iter().find_map(text).unwrap_or_default().to_owned()
+        }
+        Err(_) => {
+            let start = &bytes[..bytes.len().min(MAX_HTML_BYTES)];
+            let text = String::from_utf8_lossy(start);
+            if text.trim_start().starts_with('<') { title(&text) } else { text_or_nothing(&text) }
+        }
+    };
+    one_line(&said, MAX_MESSAGE_BYTES)
+}
+
+/// The title of a page, else its first heading.
+fn title(html: &str) -> String {
+    let tree = Tree::parse(html);
+    let named = |wanted: &str| tree.elements().find(|id| tree.name(*id) == wanted);
+    let id = named("title").or_else(|| named("h1")).unwrap_or(ROOT);
+    tree.text(id, 2 * MAX_MESSAGE_BYTES)
+}
+
+/// A plain text. JSON that cannot be read is not repeated.
+fn text_or_nothing(text: &str) -> String {
+    if text.trim_start().starts_with(['{', '[']) { String::new() } else { text.to_owned() }
+}

@@ -1,0 +1,77 @@
+//! Reads `[search]`, of an operator's policy and of a reduction, which may only take the provider away.
+
+use portcullis_types::Shown;
+
+use crate::search::{SearchProvider, SearchSettings, SearchUrl, parse_engine};
+
+use super::{Faults, PlacedValue, keys, section::Section, value::one_of};
+
+/// Reads an operator's `[search]`.
+pub(super) fn search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<SearchSettings>> {
+    section.refuse_unknown(keys::SEARCH, faults);
+    // All before any `?`, so that each mistake is a fault.
+    let placed = section.entry("provider");
+    let url = section.entry("url").map(|entry| {
+        entry.parsed(faults, |text| text.parse::<SearchUrl>().map_err(|error| error.to_string()))
+    });
+    let engine = section.entry("engine").map(|entry| (entry.key_at, entry.parsed(faults, parse_engine)));
+    let Some(entry) = placed else {
+        let words: Vec<String> = SearchProvider::ALL.iter().map(|word| format!("\"{word}\"")).collect();
+        let message = format!("missing key; write one of {}", words.join(", "));
+        faults.add(section.at, &section.path_of("provider"), message);
+        return None;
+    };
+    let provider: SearchProvider =
+        entry.parsed(faults, one_of("provider", SearchProvider::ALL, SearchProvider::as_str))?;
+    if url.is_none() && provider.default_url().is_none() {
+        let message = format!(
+            "missing key; `{provider}` needs the address of an instance, such as \"http://127.0.0.1:8888/search\""
+        );
+        faults.add(section.at, &section.path_of("url"), message);
+    }
+    match &engine {
+        None if provider.has_engine() => {
+            let message = format!("missing key; `{provider}` needs the ID of a search engine (`cx`)");
+            faults.add(section.at, &section.path_of("engine"), message);
+        }
+        Some((at, _)) if !provider.has_engine() => {
+            let message = format!("`{provider}` has no engines; take this line out");
+            faults.add(*at, &section.path_of("engine"), message);
+        }
+        Some(_) | None => {}
+    }
+    // A value that is there and wrong has been reported, and is no default.
+    if matches!(url, Some(None)) || matches!(engine, Some((_, None))) {
+        return None;
+    }
+    let engine = engine.and_then(|(_, engine)| engine);
+    Some(entry.placed(SearchSettings::new(provider, url.flatten(), engine)?))
+}
+
+/// Reads `[search]` of a reduction: the place where it takes the provider away.
+pub(super) fn reduced_search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<()>> {
+    section.refuse_unknown(keys::SEARCH, faults);
+    for key in keys::SEARCH_OPERATORS_ALONE {
+        if let Some(entry) = section.entry(key) {
+            let message =
+                "only the operator's policy may say this; this section only takes the provider away";
+            faults.add(entry.key_at, &entry.path, message);
+        }
+    }
+    let Some(entry) = section.entry("provider") else {
+        let message = "missing key; write `provider = \"none\"` to take the provider away";
+        faults.add(section.at, &section.path_of("provider"), message);
+        return None;
+    };
+    entry.parsed(faults, |text| match text {
+        NO_PROVIDER => Ok(()),
+        _ => Err(format!(
+            "only the operator's policy may say `{}`; write `{NO_PROVIDER}`, or leave this out",
+            Shown(text)
+        )),
+    })?;
+    Some(entry.placed(()))
+}
+
+/// The word by which a reduction takes the provider away.
+const NO_PROVIDER: &str = "none";

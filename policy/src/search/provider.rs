@@ -1,0 +1,54 @@
+//! The known providers of searches.
+
+use serde::Serialize;
+
+use crate::HttpMethod;
+
+portcullis_types::words! {
+    /// A provider of searches, by the interface that it has.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    pub enum SearchProvider as "provider" {
+        /// An instance of SearXNG that answers in JSON.
+        Searxng = "searxng",
+        /// The Brave Search API.
+        Brave = "brave",
+        /// The Tavily API.
+        Tavily = "tavily",
+        /// Google's Custom Search JSON API.
+        Google = "google",
+        /// The page of DuckDuckGo for browsers without scripts.
+        Duckduckgo = "duckduckgo",
+    }
+}
+
+impl SearchProvider {
+    /// The address that is asked; none for a program of which everyone runs an instance of their own.
+    #[must_use]
+    pub const fn default_url(self) -> Option<&'static str> {
+        match self {
+            Self::Searxng => None,
+            Self::Brave => Some("https://api.search.brave.com/res/v1/web/search"),
+            Self::Tavily => Some("https://api.tavily.com/search"),
+            Self::Google => Some("https://www.googleapis.com/customsearch/v1"),
+            Self::Duckduckgo => Some("https://html.duckduckgo.com/html/"),
+        }
+    }
+
+    /// The method of a search.
+    #[must_use]
+    pub const fn method(self) -> HttpMethod {
+        match self {
+            Self::Tavily => HttpMethod::Post,
+            Self::Searxng | Self::Brave | Self::Google | Self::Duckduckgo => HttpMethod::Get,
+        }
+    }
+
+    /// Whether a search names an engine (`engine`).
+    #[must_use]
+    pub const fn has_engine(self) -> bool {
+        match self {
+            Self::Google => true,
+            Self::Searxng | Self::Brave | Self::Tavily | Self::Duckduckgo => false,
+        }
+    }
+}

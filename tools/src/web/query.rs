@@ -1,0 +1,208 @@
+//! What a search asks for, out of the arguments of its tool.
+
+use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
+use portcullis_policy::{Host, HostName};
+use portcullis_types::ToolError;
+use serde_json::Value;
+
+use super::search_tool::Dialect;
+
+/// The longest query, in characters: the least that the providers take.
+pub(super) const MAX_QUERY_CHARS: usize = 400;
+
+/// The longest name of a host, in characters (RFC 1035, section 2.3.4).
+pub(super) const MAX_SITE_CHARS: usize = 253;
+
+/// The most results of one search.
+pub(super) const MAX_RESULTS: u32 = 20;
+
+/// The results of a search that names no number.
+pub(super) const DEFAULT_RESULTS: u32 = 5;
+
+/// A search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SearchQuery {
+    pub(super) text: String,
+    pub(super) max_results: u32,
+    pub(super) site: Option<HostName>,
+    pub(super) since: Option<Since>,
+}
+
+/// A time from a date to today, both in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Since {
+    pub(super) date: Date,
+    pub(super) today: Date,
+}
+
+impl SearchQuery {
+    /// Reads arguments that fit the tool's schema.
+    ///
+    /// # Errors
+    /// `invalid_arguments`: a query of spaces or with control characters, a `site` that is no name of a host, a
+    /// `since` that is no date or lies in the future.
+    pub(super) fn parse(arguments: &Value, dialect: Dialect, now: Timestamp) -> Result<Self, ToolError> {
+        let text = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default().trim();
+        let query = text("query");
+        if query.is_empty() {
+            return Err(invalid("query", "it is empty; write what to search for"));
+        }
+        if query.chars().count() > MAX_QUERY_CHARS {
+            return Err(invalid("query", &format!("it has more than {MAX_QUERY_CHARS} characters")));
+        }
+        if query.contains(char::is_control) {
+            return Err(invalid("query", "it has a line break or another control character; write one line"));
+        }
+        let max_results = arguments.get(dialect.max_results()).and_then(Value::as_u64);
+        let max_results =
+            max_results.and_then(|number| u32::try_from(number).ok()).unwrap_or(DEFAULT_RESULTS);
+        // A model that has nothing to say about an argument often leaves it empty.
+        let given = |key| Some(text(key)).filter(|text| !text.is_empty());
+        Ok(Self {
+            text: query.to_owned(),
+            max_results: max_results.clamp(1, MAX_RESULTS),
+            site: given("site").map(site).transpose()?,
+            since: given("since").map(|text| Since::parse(text, now)).transpose()?,
+        })
+    }
+}
+
+/// The name of a host. An address is none, and neither are operators, which a query could smuggle in here.
+fn site(text: &str) -> Result<HostName, ToolError> {
+    match Host::parse(text) {
+        Ok(Host::Name(name)) => Ok(name),
+        Ok(Host::Address(_)) | Err(_) => {
+            let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+            let message = format!(
+                "`{}` is not the name of a host; write the name alone, such as `docs.example.com`",
+                shown.escape_default()
+            );
+            Err(invalid("site", &message))
+        }
+    }
+}
+
+impl Since {
+    fn parse(text: &str, now: Timestamp) -> Result<Self, ToolError> {
+        let today = now.to_zoned(TimeZone::UTC).date();
+        let is_date =
+            text.len() == "2026-01-31".len() && text.bytes().filter(|byte| *byte == b'-').count() == 2;
+        let date = text.parse::<Date>().ok().filter(|_| is_date);
+        let date = date.ok_or_else(|| {
+            let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+            invalid("since", &format!("`{}` is no date; write one such as `{today}`", shown.escape_default()))
+        })?;
+        // In the east of the world it is tomorrow already.
+        let tomorrow = today.saturating_add(1.day());
+        if date > tomorrow {
+            return Err(invalid("since", &format!("{date} is in the future; today is {today} (UTC)")));
+        }
+        Ok(Self { date: date.min(today), today })
+    }
+
+    /// The days since the date; 0 for today.
+    pub(super) fn days(self) -> i32 {
+        // Both are dates of four-digit years, so that the difference is one.
+        self.date.until(self.today).map_or(0, |span| span.get_days())
+    }
+}
+
+fn invalid(field: &str, message: &str) -> ToolError {
+    ToolError::invalid_arguments(format!("field '{field}': {message}"))
+}
+
+/// The part of a refused text that an error repeats.
+const MAX_SHOWN_CHARS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The evening of 24 November 2026 in UTC.
+    fn parse(arguments: &Value) -> Result<SearchQuery, ToolError> {
+        let now = "2026-11-24T20:00:00Z".parse().expect("a time");
+        SearchQuery::parse(arguments, Dialect::Own, now)
+    }
+
+    #[track_caller]
+    fn check_refused(arguments: &Value, part: &str) {
+        let error = parse(arguments).expect_err("is refused");
+        assert!(error.to_string().contains(part) && error.to_string().len() < 300, "{error}");
+    }
+
+    #[test]
+    fn arguments_that_are_left_out_or_empty_have_defaults() {
+        for arguments in [json!({"query": " rust "}), json!({"query": "rust", "site": "", "since": " "})] {
+            let query = parse(&arguments).expect("a query");
+            assert_eq!((query.text.as_str(), query.max_results), ("rust", DEFAULT_RESULTS));
+            assert_eq!((query.site, query.since), (None, None));
+        }
+    }
+
+    #[test]
+    fn query_is_one_bounded_line() {
+        assert!(parse(&json!({"query": "\"a b\" -c site:d.example 'e' & ?=#"})).is_ok());
+        for text in ["a\r\nHost: b", "a\0b", "a\u{1b}[31m", "a\tb"] {
+            check_refused(&json!({ "query": text }), "control character");
+        }
+        check_refused(&json!({"query": " \n "}), "it is empty");
+        check_refused(&json!({ "query": "a".repeat(100_000) }), "more than 400");
+        assert!(parse(&json!({ "query": "ä".repeat(400) })).is_ok());
+    }
+
+    #[test]
+    fn site_is_the_name_of_a_host() {
+        let site = |text: &str| parse(&json!({"query": "q", "site": text})).map(|query| query.site);
+        let name = |text| site(text).expect("a host").expect("given").to_string();
+        assert_eq!(name("Docs.Example.com."), "docs.example.com");
+        assert_eq!(name("b\u{fc}cher.example"), "xn--bcher-kva.example");
+        for text in [
+            "https://docs.example.com/",
+            "docs.example.com/path",
+            "site:docs.example.com",
+            "a.example OR b.example",
+            "*.example.com",
+            "a.example:443",
+            "127.0.0.1",
+            "[::1]",
+            "-inurl:x",
+            "a\u{202e}.example\r\n",
+            "user@a.example",
+        ] {
+            check_refused(&json!({"query": "q", "site": text}), "is not the name of a host");
+        }
+        check_refused(&json!({"query": "q", "site": "a".repeat(100_000)}), "is not the name of a host");
+    }
+
+    #[test]
+    fn since_is_a_date_that_has_come() {
+        let since = |text: &str| parse(&json!({"query": "q", "since": text})).map(|query| query.since);
+        let days = |text| since(text).expect("a date").expect("given").days();
+        for (text, expected) in [
+            ("2026-11-24", 0),
+            ("2026-11-25", 0),
+            ("2026-11-23", 1),
+            ("2025-11-24", 365),
+            ("2024-02-29", 999),
+        ] {
+            assert_eq!(days(text), expected, "{text}");
+        }
+        check_refused(
+            &json!({"query": "q", "since": "2026-11-26"}),
+            "2026-11-26 is in the future; today is 2026-11-24",
+        );
+        for text in [
+            "yesterday",
+            "7d",
+            "2026-02-30",
+            "20261124",
+            "2026-11-24T10:00",
+            "24.11.2026",
+            "2026-11-2\u{661}",
+        ] {
+            check_refused(&json!({"query": "q", "since": text}), "is no date");
+        }
+    }
+}

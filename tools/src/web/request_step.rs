@@ -1,0 +1,96 @@
+//! The step of an operation that makes its request.
+
+use std::{sync::Arc, time::Duration};
+
+use portcullis_policy::{HttpMethod, Operation, Standing, ToolFacts, ToolOrigin};
+use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind, SafetyTier, ToolName, ToolPolicy};
+use serde_json::json;
+
+use super::EgressGate;
+use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
+
+/// The argument with the address.
+pub(crate) const URL: &str = "url";
+
+/// The argument with the body, which is JSON.
+pub(crate) const BODY: &str = "body";
+
+/// The timeout that operations of the web and their request steps declare.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The backend of the step.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestStep {
+    pub(crate) gate: Arc<EgressGate>,
+    pub(crate) form: RequestForm,
+}
+
+/// What all requests of a step have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestForm {
+    pub(crate) method: HttpMethod,
+    /// The header `Accept`.
+    pub(crate) accept: &'static str,
+    pub(crate) redirects: Redirects,
+}
+
+/// Whether redirects are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Redirects {
+    /// As far as the grant lets them, each judged anew.
+    AsGranted,
+    /// None is.
+    Never,
+}
+
+/// The request step of an operation: its first one.
+pub(crate) fn request_step(
+    operation: Operation,
+    gate: Arc<EgressGate>,
+    form: RequestForm,
+) -> Result<RegisteredTool, RegistryError> {
+    let Some(name) = operation.steps.first() else {
+        return Err(RegistryError::MissingStep { operation: operation.name, step: "request" });
+    };
+    let mut properties = json!({ URL: { "type": "string" } });
+    if form.method == HttpMethod::Post {
+        properties[BODY] = json!({ "type": "string" });
+    }
+    let decl = FunctionDecl {
+        name: (*name).to_owned(),
+        description: Some(format!("Requests an address. A step of `{}`.", operation.name)),
+        parameters: JsonSchema::new(json!({
+            "type": "object",
+            "properties": properties,
+            "required": [URL],
+            "additionalProperties": false,
+        })),
+    };
+    let facts = facts(name, vec![ArgumentRole { argument: URL.to_owned(), role: RoleKind::Url }])?;
+    RegisteredTool::operation(decl, "Request", facts, RequestStep { gate, form })
+}
+
+/// The facts of an operation of the web, or of its request step.
+pub(super) fn facts(name: &str, roles: Vec<ArgumentRole>) -> Result<ToolFacts, RegistryError> {
+    Ok(ToolFacts {
+        name: ToolName::parse(name).map_err(|source| RegistryError::Name { source })?,
+        declared_tier: Some(SafetyTier::SideEffecting),
+        declared_policy: ToolPolicy::Auto,
+        declared_timeout: Some(TIMEOUT),
+        declared_max_output: None,
+        roles,
+        origin: ToolOrigin::ShippedOperation,
+        standing: Standing::Unpinned,
+    })
+}
+
+/// The steps of an operation, in their order.
+pub(super) fn steps_of(
+    operation: Operation,
+    steps: &ToolTable,
+) -> Result<Arc<[Arc<RegisteredTool>]>, RegistryError> {
+    let step = |name: &&'static str| {
+        steps.get(name).cloned().ok_or(RegistryError::MissingStep { operation: operation.name, step: name })
+    };
+    operation.steps.iter().map(step).collect()
+}

@@ -1,0 +1,99 @@
+//! One search: the request to the provider, then the guest that reads its answer.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use portcullis_types::{ToolArgs, ToolError, ToolOutput};
+use serde_json::{Value, json};
+
+use super::{
+    provider,
+    query::SearchQuery,
+    search_tool::{Dialect, WebSearch},
+    steps::{Steps, WebTerms, add_source, is_of_guest, refused_by_status},
+};
+use crate::{call::Caller, registry::ToolRegistry};
+
+/// The steps' names.
+const REQUEST_STEP: &str = "web_search_request";
+const READ_STEP: &str = "web_search_read";
+
+impl WebSearch {
+    /// The arguments of the request step: the address is judged, and shown to the approver, before anything runs.
+    ///
+    /// # Errors
+    /// `invalid_arguments`, as [`SearchQuery::parse`].
+    pub(crate) fn request_arguments(&self, arguments: &Value) -> Result<ToolArgs, ToolError> {
+        let query = SearchQuery::parse(arguments, self.dialect, Timestamp::now())?;
+        let request = provider::request(&self.settings, &query).to_string();
+        ToolArgs::parse(&request).map_err(|error| ToolError::internal(error.to_string()))
+    }
+
+    /// Searches by calling both steps.
+    ///
+    /// # Cancellation
+    /// Dropping the future closes the connection and stops the guest.
+    pub(crate) fn run<'a>(
+        &'a self,
+        steps: Option<&'a Arc<ToolRegistry>>,
+        arguments: &'a Value,
+        terms: WebTerms,
+        caller: &'a Caller,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        // Boxed, since the steps' calls are futures like the one that this is a part of.
+        Box::pin(async move {
+            let query = SearchQuery::parse(arguments, self.dialect, Timestamp::now())?;
+            let steps = Steps::new(steps, terms, caller)?;
+            let request = provider::request(&self.settings, &query);
+            let response = steps.request(REQUEST_STEP, &request).await.map_err(not_followed)?;
+            let mut read = json!({
+                "provider": self.settings.provider,
+                "status": response.status.as_u16(),
+                "max_results": query.max_results,
+            });
+            if let Some(site) = &query.site {
+                read["site"] = site.as_str().into();
+            }
+            if let Some(since) = query.since {
+                read["since"] = since.date.to_string().into();
+            }
+            let outcome = steps.read(READ_STEP, &read, &response, steps.terms.deadline).await;
+            // Also where the guest could not read what the provider says of its error.
+            let said = outcome.as_ref().map(ToolOutput::joined_text).unwrap_or_default();
+            if let Some(error) = refused_by_status("the provider", &response, &said) {
+                return Err(error);
+            }
+            let mut output = outcome.map_err(|error| match is_of_guest(&error) {
+                true => error.with_code("answer_unexpected"),
+                false => error,
+            })?;
+            add_source(&mut output, &response);
+            output.details["provider"] = self.settings.provider.as_str().into();
+            Ok(match self.dialect {
+                Dialect::Own => output,
+                Dialect::Specification001 => as_data(output),
+            })
+        })
+    }
+}
+
+/// Says where a redirect is to be undone.
+fn not_followed(error: ToolError) -> ToolError {
+    if error.code() != "too_many_redirects" {
+        return error;
+    }
+    ToolError::failed("the provider answered with a redirect, and a search follows none")
+        .with_code(error.code().to_owned())
+        .with_hint("`url` of `[search]` in the policy must be the address that answers")
+}
+
+/// A result in the words of specification 001: data alone, without dates.
+fn as_data(output: ToolOutput) -> ToolOutput {
+    let results = output.details["results"].as_array().cloned().unwrap_or_default();
+    let results: Vec<Value> = results
+        .iter()
+        .map(|it| json!({ "title": it["title"], "url": it["url"], "snippet": it["snippet"] }))
+        .collect();
+    ToolOutput::structured(json!({ "results": results })).with_details(output.details)
+}

@@ -1,0 +1,126 @@
+//! Calls the steps of an operation of the web: the request, whose response stays here, and the guest that reads it.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+use portcullis_egress::Response;
+use portcullis_types::{ToolError, ToolErrorKind, ToolOutput};
+use serde_json::Value;
+
+use crate::{
+    audit::Text,
+    call::{Caller, OperationStep, new_call},
+    registry::ToolRegistry,
+    sandbox::{Transfer, TransferEnd},
+    slots::CallSlot,
+};
+
+/// Where the request step leaves the response for the operation. A result for a model holds no body.
+pub(crate) type FetchedResponse = Arc<OnceLock<Response>>;
+
+/// The terms that an operation has from its call.
+pub(crate) struct WebTerms {
+    /// The id that joins the rows of the call and its steps.
+    pub(crate) operation_id: Option<Text>,
+    pub(crate) deadline: Instant,
+    /// The steps run in the slot of the call.
+    pub(crate) slot: CallSlot,
+}
+
+/// An operation that runs: its steps' registry, its terms and its caller.
+pub(super) struct Steps<'a> {
+    pub(super) registry: &'a ToolRegistry,
+    pub(super) terms: WebTerms,
+    pub(super) caller: &'a Caller,
+}
+
+impl<'a> Steps<'a> {
+    /// The steps of an operation. There is no registry of steps only within a step.
+    pub(super) fn new(
+        registry: Option<&'a Arc<ToolRegistry>>,
+        terms: WebTerms,
+        caller: &'a Caller,
+    ) -> Result<Self, ToolError> {
+        let registry = registry.ok_or_else(|| ToolError::internal("no registry of steps"))?;
+        Ok(Self { registry, terms, caller })
+    }
+
+    /// Makes a request by calling its step.
+    pub(super) async fn request(&self, step: &str, arguments: &Value) -> Result<Response, ToolError> {
+        let place = FetchedResponse::default();
+        let requester =
+            self.caller(OperationStep { response: Some(Arc::clone(&place)), ..OperationStep::default() });
+        let call = new_call(step, arguments.to_string());
+        self.registry.execute_with_policy(call, &requester).await.outcome?;
+        // The body is shared, not copied.
+        place.get().cloned().ok_or_else(|| ToolError::internal("the request left no response"))
+    }
+
+    /// Lets a guest read the body of a response, until this moment.
+    pub(super) async fn read(
+        &self,
+        step: &str,
+        arguments: &Value,
+        response: &Response,
+        deadline: Instant,
+    ) -> Result<ToolOutput, ToolError> {
+        let transfer = TransferEnd::Receiving(Transfer::of(&response.body));
+        let mut reader = self.caller(OperationStep { transfer: Some(transfer), ..OperationStep::default() });
+        reader.turn_deadline = Some(deadline);
+        let result = self.registry.execute_with_policy(new_call(step, arguments.to_string()), &reader).await;
+        // The pipeline hands the details of a result on beside it.
+        result.outcome.map(|output| output.with_details(result.details))
+    }
+
+    /// The caller of a step: the operation's caller, with the same slot and deadline. The operation was counted and
+    /// approved with both grants in view.
+    fn caller(&self, step: OperationStep) -> Caller {
+        Caller {
+            operation_id: self.terms.operation_id.as_deref().map(str::to_owned),
+            turn_deadline: Some(self.terms.deadline),
+            approval_policy: None,
+            approver: None,
+            on_update: None,
+            on_event: None,
+            slot: Some(self.terms.slot.clone()),
+            step: Some(step),
+            ..self.caller.clone()
+        }
+    }
+}
+
+/// Adds to the details of a result where it came from.
+pub(super) fn add_source(output: &mut ToolOutput, response: &Response) {
+    if let Value::Object(details) = &mut output.details {
+        details.insert("url".to_owned(), response.url.as_str().into());
+        details.insert("status".to_owned(), response.status.as_u16().into());
+        details.insert("bytes".to_owned(), response.body.len().into());
+        details.insert("redirects".to_owned(), response.redirects.into());
+        if response.redacted {
+            details.insert("redacted".to_owned(), true.into());
+        }
+    }
+}
+
+/// The error for a status of 400 and above: who answered so, and what was said of it, if anything.
+pub(super) fn refused_by_status(who: &str, response: &Response, said: &str) -> Option<ToolError> {
+    let status = response.status;
+    if !status.is_client_error() && !status.is_server_error() {
+        return None;
+    }
+    let said = if said.is_empty() { String::new() } else { format!("; it says: {said}") };
+    let message = format!("{who} answered {status}{said}");
+    let error = match status.as_u16() {
+        404 | 410 => ToolError::not_found(message),
+        429 | 503 => ToolError::unavailable(message),
+        _ => ToolError::failed(message),
+    };
+    Some(error.with_code("http_status"))
+}
+
+/// Whether the error is what a guest itself reports. A trap has another code than its kind.
+pub(super) fn is_of_guest(error: &ToolError) -> bool {
+    error.kind() == ToolErrorKind::Failed && error.code() == error.kind().as_str()
+}
