@@ -88,5 +88,6 @@ fn attached<'j>(judge: &'j dyn Judge, request: &Request) -> Result<Vec<&'j Crede
             attached.push(credential);
         }
     }
+    attached.iter().for_each(|credential| judge.attached(credential));
     Ok(attached)
 }

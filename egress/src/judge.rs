@@ -43,11 +43,13 @@ pub trait Judge: Send + Sync {
     }
 
     /// Whether the request to this address carries a credential. Called for each credential once all other
-    /// questions about the request are answered and a connection is open, anew after each redirect: a yes means
-    /// that it is sent. Default: no.
+    /// questions about the request are answered and a connection is open, anew after each redirect. Default: no.
     fn attaches(&self, _credential: &Credential, _url: &Url) -> bool {
         false
     }
+
+    /// Told of each credential that a request carries, before it is sent. Default: nothing.
+    fn attached(&self, _credential: &Credential) {}
 
     /// The limits of the request. Called once, before anything else.
     fn limits(&self) -> Limits;

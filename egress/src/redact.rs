@@ -74,7 +74,7 @@ fn aligned(value: &[u8], offset: usize, engine: &base64::engine::GeneralPurpose)
     let bits = 8 * (offset + value.len());
     text.truncate(bits / 6);
     let bytes = Zeroizing::new(text[first..].to_vec());
-    Pattern { bytes, is_wrapped: true, edges: (offset != 0, bits % 6 != 0) }
+    Pattern { bytes, is_wrapped: true, edges: (offset != 0, !bits.is_multiple_of(6)) }
 }
 
 /// Takes all secrets out of a text. Returns whether there were any.
@@ -230,7 +230,7 @@ fn forms(text: &[u8], at: usize, byte: u8, mut found: impl FnMut(usize)) {
     match rest {
         // `%41`, and `%2541` where a URL stands in a URL.
         [b'%', b'2', b'5', high, low, ..] if hexadecimal(&[*high, *low]) == Some(byte.into()) => {
-            found(at + 5)
+            found(at + 5);
         }
         [b'%', high, low, ..] if hexadecimal(&[*high, *low]) == Some(byte.into()) => found(at + 3),
         [b'\\', b'u', a, b, c, d, ..] if hexadecimal(&[*a, *b, *c, *d]) == Some(byte.into()) => found(at + 6),

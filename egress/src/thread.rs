@@ -124,8 +124,7 @@ impl Egress {
         let cancel = cancel.child_token();
         let _cancel_on_drop = cancel.clone().drop_guard();
         let (answer, answered) = oneshot::channel();
-        self.submit(Job::Request(RequestJob { judge, request, cancel, answer }))
-            .map_err(|(_job, error)| error)?;
+        self.submit(Job::Request(RequestJob { judge, request, cancel, answer }))?;
         answered.await.unwrap_or(Err(FetchError::Stopped))
     }
 
@@ -150,14 +149,14 @@ impl Egress {
         match self.submit(Job::Tunnel(job)) {
             // The sender is dropped at the end, with or without a word.
             Ok(()) => drop(is_done.await),
-            Err((_job, error)) => watch.refuse(&error),
+            Err(error) => watch.refuse(&error),
         }
         // Does nothing unless the thread has ended.
         watch.end(TunnelEnd::Broken);
     }
 
     /// Offers the job to each thread in turn.
-    fn submit(&self, mut job: Job) -> Result<(), (Job, FetchError)> {
+    fn submit(&self, mut job: Job) -> Result<(), FetchError> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let mut error = FetchError::Stopped;
         for offset in 0..self.threads.len() {
@@ -168,7 +167,7 @@ impl Egress {
                 Err(TrySendError::Closed(back)) => job = back,
             }
         }
-        Err((job, error))
+        Err(error)
     }
 }
 

@@ -79,7 +79,12 @@ fn take_variables(envelope: &RunnerBootstrapEnvelope) {
 
 /// The policy files of an envelope.
 pub(crate) fn policy_files(envelope: &RunnerBootstrapEnvelope) -> Result<PolicyFiles, CliError> {
-    Ok(PolicyFiles::find(envelope)?.with_taken(TAKEN.get().cloned().unwrap_or_default()))
+    Ok(with_secrets(PolicyFiles::find(envelope)?))
+}
+
+/// The files with the values that are no longer in the environment.
+fn with_secrets(files: PolicyFiles) -> PolicyFiles {
+    files.with_taken(TAKEN.get().cloned().unwrap_or_default())
 }
 
 /// As [`envelope`], with foreign modules.
@@ -120,7 +125,7 @@ pub(crate) async fn described(
     files: &PolicyFiles,
 ) -> Result<ToolRegistry, CliError> {
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    Ok(describing_builder(envelope, files).await?.build()?)
+    Ok(describing_builder(envelope, &with_secrets(files.clone())).await?.build()?)
 }
 
 /// As [`registry`], with policy texts that were read before.
@@ -134,7 +139,7 @@ pub(crate) async fn registry_under(
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    Ok(runtime_builder_with(envelope, files).await?.shell(shell).build()?)
+    Ok(runtime_builder_with(envelope, &with_secrets(files.clone())).await?.shell(shell).build()?)
 }
 
 /// Tells a waiting person the reason of a slow start, unless it is dropped in time.

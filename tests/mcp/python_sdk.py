@@ -7,6 +7,7 @@ program. Ends with `N passed, 0 failed`, or with the first assertion that fails.
 """
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -61,6 +62,7 @@ class World:
         for mount in ("shared", "tmp", "vault"):
             (self.workspace / mount).mkdir(parents=True)
         self.shared = self.workspace / "shared"
+        self.policy = Path(root) / "policy.toml"
         (self.shared / "notes.md").write_text("one\ntwo\nthree\n")
         (self.shared / "old.md").write_text("old\n")
         (self.shared / "long.txt").write_text("".join(f"line {n}\n" for n in range(LONG_LINES)))
@@ -222,6 +224,32 @@ async def command(session, person=None):
         assert len(person.questions) == 1 and line in person.questions[0], person.questions
 
 
+async def searching(transport, world):
+    """`web_search` is there with a provider in the policy, here a server of our own."""
+    found = {"title": "A gate", "url": "https://a.example/", "content": "of the town"}
+    answer = json.dumps({"query": "q", "results": [found]}).encode()
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(answer)}\r\n\r\n"
+        writer.write(head.encode() + answer)
+        await writer.drain()
+        writer.close()
+
+    provider = await asyncio.start_server(serve, "127.0.0.1", 0)
+    place = "127.0.0.1:%d" % provider.sockets[0].getsockname()[1]
+    policy = subprocess.run([PROGRAM, "policy", "default"], check=True, capture_output=True, text=True).stdout
+    policy = policy.replace('hosts = ["https://*"]', f'hosts = ["http://{place}"]')
+    policy = policy.replace("allow_private = []", f'allow_private = ["{place}"]')
+    world.policy.write_text(f'{policy}\n[search]\nprovider = "searxng"\nurl = "http://{place}/search"\n')
+    async with transport(world, "--approve", "--policy", str(world.policy)) as session:
+        listed = {tool.name for tool in (await session.list_tools()).tools}
+        assert "web_search" in listed and "search_web" not in listed, listed
+        await succeeds(session, "web_search", {"query": "gates"}, r"1\. \[A gate\]\(https://a\.example/\)")
+        await fails(session, "web_search", {"query": "gates", "site": "https://a.example"}, r"the name of a host")
+    provider.close()
+
+
 async def approved_by_the_operator(transport, world):
     async with transport(world, "--approve") as session:
         await tools_and_errors(session, world)
@@ -251,7 +279,7 @@ async def main():
     passed = 0
     with tempfile.TemporaryDirectory() as root:
         for transport in (over_stdio, over_http):
-            for case in (approved_by_the_operator, approved_by_the_person, refused):
+            for case in (approved_by_the_operator, approved_by_the_person, refused, searching):
                 name = f"{transport.__name__} {case.__name__}"
                 await asyncio.wait_for(case(transport, World(root, name)), DEADLINE_SECONDS)
                 print(f"ok      {name}", flush=True)

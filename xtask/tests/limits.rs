@@ -69,6 +69,10 @@ fn the_times_of_other_core_tools_are_those_of_the_code() {
             "{step} has not the {copy} s of its operation"
         );
     }
+    for web in ["web_fetch", "web_search"] {
+        check(web, seconds("TIMEOUT", "tools/src/web/request_step.rs"));
+        assert!(read(&format!("guest-tools/src/{web}.rs")).contains("timeout = \"30s\""), "{web}");
+    }
     let default = seconds("DEFAULT_TIMEOUT", "types/src/tool.rs");
     for native in ["output_read", "get_current_time", "echo", "add", "failing_tool"] {
         check(native, default);
@@ -120,7 +124,7 @@ fn the_defaults_of_structs_are_those_of_the_documents() {
 }
 
 /// Sentences of the documents, with `{}` in place of a constant's value and its unit.
-const SENTENCES: [(&str, &str, &str, &str); 11] = [
+const SENTENCES: [(&str, &str, &str, &str); 14] = [
     ("docs/operating.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
     ("docs/agent.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
     ("docs/policy.md", "no answer came within {} |", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
@@ -128,6 +132,9 @@ const SENTENCES: [(&str, &str, &str, &str); 11] = [
     ("docs/audit.md", "more than {} progress and update frames", "MAX_STREAM_FRAMES", "sandbox/src/stdio.rs"),
     ("docs/audit.md", "the guest sent more than {}", "MAX_TRANSFER_BYTES", "types/src/frame.rs"),
     ("docs/operating.md", "any bytes, at most {};", "MAX_TRANSFER_BYTES", "types/src/frame.rs"),
+    ("docs/network.md", "| `max_results` | {} | the most", "DEFAULT_RESULTS", "tools/src/web/query.rs"),
+    ("docs/network.md", "the most results, 1 to {} |", "MAX_RESULTS", "tools/src/web/query.rs"),
+    ("docs/operating.md", "`max_results` = {} (to 20), `site`?", "DEFAULT_RESULTS", "tools/src/web/query.rs"),
     ("docs/mcp.md", "10 run and {} wait", "MAX_QUEUED", "tools/src/slots.rs"),
     ("docs/mcp.md", " KiB, {} headers", "MAX_HEADERS", "mcp/src/http/listen.rs"),
     ("docs/mcp.md", "| data that a client leaves unread | {},", "UNACKNOWLEDGED", "mcp/src/http/listen.rs"),

@@ -55,7 +55,7 @@ async fn a_credential_goes_where_the_judge_says_at_each_redirect() {
     client.get(&server.url("/away"), &asked).await.unwrap();
     assert_eq!((carries(&at_server), carries(&at_other)), (vec![true, true, true], vec![false]));
     // It is asked after everything else about a request.
-    let questions = asked.questions.lock().unwrap();
+    let questions = asked.questions.lock().unwrap().clone();
     let address = "127.0.0.1 127.0.0.1";
     let here = ["GET /here", address, "test to /here", "/here to /end", "GET /end", address, "test to /end"];
     assert_eq!(questions[..7], here);

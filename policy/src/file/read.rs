@@ -18,7 +18,7 @@ use super::{
     network::{egress, network},
     reduction::read_reduction,
     search::search,
-    secrets::secret,
+    secrets::secrets,
     section::{Section, SectionEntry},
     shell::shell,
     syntax,
@@ -69,12 +69,8 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
                 .section("egress", faults)
                 .map(|section| egress(&section, faults))
                 .unwrap_or_default(),
-            secrets: root
-                .entries_of("secrets", faults)
-                .iter()
-                .filter_map(|entry| secret(entry, faults))
-                .collect(),
             search: root.section("search", faults).and_then(|section| search(&section, faults)),
+            secrets: secrets(root, faults),
             limits: root
                 .section("limits", faults)
                 .map(|section| limits(&section, faults))

@@ -10,8 +10,19 @@ use super::{
     value::{elements, tool_name},
 };
 
-/// Reads one secret of an operator's policy.
-pub(super) fn secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEntry> {
+/// Reads the secrets of an operator's policy.
+pub(super) fn secrets(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<SecretEntry> {
+    let entries = root.entries_of("secrets", faults);
+    if let Some(beyond) = entries.get(MAX_SECRETS) {
+        let message = format!("{} secrets; at most {MAX_SECRETS} are allowed", entries.len());
+        faults.add(beyond.key_at, &beyond.path, message);
+        return Vec::new();
+    }
+    entries.iter().filter_map(|entry| secret(entry, faults)).collect()
+}
+
+/// Reads one secret.
+fn secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEntry> {
     let read = read_secret(entry, faults);
     if read.is_none() {
         faults.excuse(entry.name);
@@ -106,3 +117,6 @@ fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> O
     }
     entry
 }
+
+/// The most secrets: every response is searched for all of them.
+const MAX_SECRETS: usize = 64;

@@ -97,6 +97,21 @@ fn a_header_or_a_tool_that_could_not_be_meant_is_refused() {
 }
 
 #[test]
+fn the_number_of_secrets_is_bounded() {
+    let many = |count: usize| -> String {
+        let one = |number| {
+            format!(
+                "[secrets.s{number}]\nfrom = 'env:S'\nhosts = ['https://api.example.com']\nheader = 'X-{number}'\ntools = ['t']\n"
+            )
+        };
+        (0..count).map(one).collect()
+    };
+    load(&operator(&many(63)));
+    let error = try_load(&operator(&many(64)), None).expect_err("too many").to_string();
+    assert!(error.contains("65 secrets; at most 64 are allowed") && error.lines().count() == 1, "{error}");
+}
+
+#[test]
 fn a_mistyped_tool_of_a_secret_stops_the_start() {
     let policy = load(&operator("").replace("tools = ['t']", "tools = ['t', 'web_fecth']"));
     let mut known = KnownTools::shipped();

@@ -16,12 +16,13 @@ use serde_json::{Value, json};
 use crate::support::{Spy, caller, enabled, natives, raw};
 
 async fn registry() -> (World, ToolRegistry) {
-    let world = World::new();
+    let world = World::new().with_policy("[search]\nprovider = \"brave\"\n");
     let registry = world.registry().await;
     (world, registry)
 }
 
-/// The names of the shipped tools, without the steps of operations, which are not callable.
+/// The names of the shipped tools, without the steps of operations, which are not callable. All of them are there
+/// with a provider of searches.
 fn shipped() -> Vec<&'static str> {
     let is_step = |name: &str| Operation::ALL.iter().any(|operation| operation.steps.contains(&name));
     shipped_names().filter(|name| !is_step(name)).collect()
@@ -38,7 +39,7 @@ async fn the_shipped_tools_are_registered_with_their_confinement() {
         let is_guest = name.starts_with("file_") || name == "vault_copyto";
         let confined = match name {
             _ if is_guest => Confinement::Wasm,
-            "web_fetch" => Confinement::Egress,
+            "web_fetch" | "web_search" | "search_web" => Confinement::Egress,
             "shell_exec" => Confinement::Shell,
             _ => Confinement::Native,
         };
@@ -106,6 +107,8 @@ async fn data_of_a_shipped_tool_fits_the_schema_that_it_declares() {
         ("vault_copyto", json!({"source_path": "/vault/key", "destination_path": "/shared/key"})),
         // Refused before a connection is made.
         ("web_fetch", json!({"url": "https://127.0.0.1/"})),
+        ("web_search", json!({"query": "q", "site": "https://127.0.0.1/"})),
+        ("search_web", json!({"query": " "})),
     ];
     for name in shipped() {
         assert!(calls.iter().any(|(tool, _)| *tool == name), "{name} is not called here");

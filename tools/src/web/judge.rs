@@ -24,7 +24,7 @@ pub(crate) struct GrantJudge {
     /// The secrets of all tools, as far as they were read; set before the request is sent.
     credentials: OnceLock<Vec<Credential>>,
     /// The names of those that a request has carried.
-    attached: Mutex<BTreeSet<String>>,
+    carried: Mutex<BTreeSet<String>>,
 }
 
 impl GrantJudge {
@@ -48,7 +48,7 @@ impl GrantJudge {
             limits,
             denial: Mutex::new(None),
             credentials: OnceLock::new(),
-            attached: Mutex::default(),
+            carried: Mutex::default(),
         }
     }
 
@@ -65,8 +65,8 @@ impl GrantJudge {
     }
 
     /// The secrets that the request has carried so far, by name, also if it failed.
-    pub(super) fn attached(&self) -> BTreeSet<String> {
-        self.attached.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn carried(&self) -> BTreeSet<String> {
+        self.carried.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Judges a request by the grant, then by what the tool declares.
@@ -127,12 +127,12 @@ impl Judge for GrantJudge {
     }
 
     fn attaches(&self, credential: &Credential, url: &Url) -> bool {
-        let attaches = self.grant.attaches_secret(credential.name(), url.as_str());
-        if attaches {
-            let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
-            attached.insert(credential.name().to_owned());
-        }
-        attaches
+        self.grant.attaches_secret(credential.name(), url.as_str())
+    }
+
+    fn attached(&self, credential: &Credential) {
+        let mut carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        carried.insert(credential.name().to_owned());
     }
 
     fn limits(&self) -> Limits {

@@ -69,7 +69,9 @@ impl WebSearch {
                 false => error,
             })?;
             add_source(&mut output, &response);
-            output.details["provider"] = self.settings.provider.as_str().into();
+            if let Value::Object(details) = &mut output.details {
+                details.insert("provider".to_owned(), self.settings.provider.as_str().into());
+            }
             Ok(match self.dialect {
                 Dialect::Own => output,
                 Dialect::Specification001 => as_data(output),
@@ -88,12 +90,38 @@ fn not_followed(error: ToolError) -> ToolError {
         .with_hint("`url` of `[search]` in the policy must be the address that answers")
 }
 
-/// A result in the words of specification 001: data alone, without dates.
+/// A result in the words of specification 001: data alone, without dates. The guest has read a stranger's bytes, so
+/// that its data is taken for texts only.
 fn as_data(output: ToolOutput) -> ToolOutput {
-    let results = output.details["results"].as_array().cloned().unwrap_or_default();
-    let results: Vec<Value> = results
-        .iter()
-        .map(|it| json!({ "title": it["title"], "url": it["url"], "snippet": it["snippet"] }))
+    let text = |result: &Value, key: &str| result[key].as_str().unwrap_or_default().to_owned();
+    let results: Vec<Value> = output.details["results"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|it| json!({ "title": text(it, "title"), "url": text(it, "url"), "snippet": text(it, "snippet") }))
         .collect();
     ToolOutput::structured(json!({ "results": results })).with_details(output.details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_of_a_guest_is_taken_for_texts_only() {
+        for (details, expected) in [
+            (json!("text"), json!([])),
+            (json!({ "results": {"a": 1} }), json!([])),
+            (
+                json!({ "results": [5, {"title": ["x"], "url": "https://a.example/", "more": 1}] }),
+                json!([
+                    {"title": "", "url": "", "snippet": ""},
+                    {"title": "", "url": "https://a.example/", "snippet": ""},
+                ]),
+            ),
+        ] {
+            let output = as_data(ToolOutput::default().with_details(details));
+            assert_eq!(output.structured, Some(json!({ "results": expected })));
+        }
+    }
 }

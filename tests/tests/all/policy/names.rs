@@ -110,7 +110,7 @@ async fn an_entry_for_a_module_stands_while_the_module_is_there() {
 
 #[tokio::test]
 async fn the_list_of_shipped_tools_is_that_of_the_real_ones() {
-    let world = World::new();
+    let world = World::new().with_policy("[search]\nprovider = \"brave\"\n");
     let registry = world.registry_with_shell().await;
     let tools = registry.tools();
     let real: BTreeMap<_, _> = tools

@@ -12,6 +12,7 @@ use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
 use super::{Shell, machine::shell_on};
+use crate::modules::{portcullis, stdout};
 use server::Server;
 
 /// A world whose shell reaches this server as `localhost`, with the server's authority among the trusted ones.
@@ -142,4 +143,18 @@ async fn a_missing_file_of_certificates_is_no_network() {
     fs::remove_file(shell.world.root().join("authority.pem")).expect("removed");
     let text = shell.text("echo ran").await;
     assert!(text.starts_with("ran\n[no network: the certificates in "), "{text}");
+}
+
+#[test]
+fn the_doctor_shows_the_hosts_or_why_there_are_none() {
+    let server = Server::start();
+    let world = world(&server);
+    let shown = stdout(&portcullis(&world, &["doctor"]));
+    let line = format!("network      TLS to https://localhost:{}\n", server.port());
+    assert!(shown.contains(&line), "{shown}");
+    fs::remove_file(world.root().join("authority.pem")).expect("removed");
+    let shown = stdout(&portcullis(&world, &["doctor"]));
+    assert!(shown.contains("network      missing: the certificates in "), "{shown}");
+    let shown = stdout(&portcullis(&World::new(), &["doctor"]));
+    assert!(shown.contains("network      none\n"), "{shown}");
 }

@@ -235,7 +235,7 @@ async fn an_overlay_takes_a_secret_away_and_gives_none() {
     assert_eq!(carried(&own), [("/".to_owned(), false)]);
     drop(registry);
     fs::write(&overlay, "[secrets.api]\nhosts = [\"https://evil.test\"]\n").expect("writable");
-    let error = world.builder().await.err().expect("refused");
+    let error = world.builder().await.expect_err("refused");
     assert!(
         matches!(&error, BootstrapError::Policy(faults) if faults.to_string().contains("is not within")),
         "{error:?}"
@@ -248,7 +248,7 @@ async fn no_mount_holds_the_file_of_a_secret() {
     let own = authority.serve(|_| page("<p>own"));
     for folder in ["shared", "vault"] {
         let world = world(&authority, &[&own], &format!("file:workspace/{folder}/token"));
-        let error = world.builder().await.err().expect("refused");
+        let error = world.builder().await.expect_err("refused");
         assert!(matches!(error, BootstrapError::Mount(_)), "{error:?}");
     }
 }
@@ -275,7 +275,7 @@ fn a_secret_is_shown_by_source_and_audience_and_never_by_value() {
     put_token(&world, 0o600);
     for words in [&["doctor"][..], &["doctor", "--json"], &["policy", "check"], &["tools"]] {
         let said = say(words);
-        assert!(!said.contains("canary") && !said.contains("cannot be used"), "{words:?} {said}");
+        assert!(!said.contains("7f3a9c") && !said.contains("cannot be used"), "{words:?} {said}");
         if words[0] != "tools" {
             assert!(
                 said.contains(&audience) || said.contains(&audience.replace('"', "\\\"")),

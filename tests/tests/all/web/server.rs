@@ -1,7 +1,7 @@
 //! A server of one's own: each connection gets one answer, and is closed.
 
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
     sync::{
         Arc, Mutex, PoisonError,
@@ -13,8 +13,9 @@ use std::{
 /// A server on a free port of this machine, until the test program ends.
 pub(crate) struct Server {
     port: u16,
-    requests: Arc<AtomicUsize>,
-    heads: Arc<Mutex<Vec<String>>>,
+    seen: Arc<Mutex<Vec<String>>>,
+    /// The number of requests whose headers were taken.
+    taken: AtomicUsize,
 }
 
 /// The bytes to send; none to keep the connection open without a word.
@@ -32,21 +33,20 @@ impl Server {
         reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let port = listener.local_addr().expect("an address").port();
-        let requests = Arc::new(AtomicUsize::new(0));
-        let heads = Arc::default();
-        let (counted, kept, reply) = (Arc::clone(&requests), Arc::clone(&heads), Arc::new(reply));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (noted, reply) = (Arc::clone(&seen), Arc::new(reply));
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
-                let (counted, kept, reply) = (Arc::clone(&counted), Arc::clone(&kept), Arc::clone(&reply));
-                thread::spawn(move || serve(connection, &counted, &kept, &*reply));
+                let (noted, reply) = (Arc::clone(&noted), Arc::clone(&reply));
+                thread::spawn(move || serve(connection, &noted, &*reply));
             }
         });
-        Self { port, requests, heads }
+        Self { port, seen, taken: AtomicUsize::new(0) }
     }
 
     /// The name of a server that a test runs itself.
     pub(crate) fn named(port: u16) -> Self {
-        Self { port, requests: Arc::default(), heads: Arc::default() }
+        Self { port, seen: Arc::default(), taken: AtomicUsize::new(0) }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -59,35 +59,51 @@ impl Server {
 
     /// The number of requests so far.
     pub(crate) fn requests(&self) -> usize {
-        self.requests.load(Ordering::SeqCst)
+        self.seen().len()
+    }
+
+    /// The requests so far: head, an empty line, body.
+    pub(crate) fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The headers of all requests since the last time, one text each.
     pub(crate) fn take_heads(&self) -> Vec<String> {
-        std::mem::take(&mut *self.heads.lock().unwrap_or_else(PoisonError::into_inner))
+        let seen = self.seen();
+        let taken = self.taken.swap(seen.len(), Ordering::SeqCst);
+        let headers = |request: &String| {
+            let head = request.split("\r\n\r\n").next().unwrap_or_default();
+            let lines: Vec<&str> = head.lines().skip(1).collect();
+            lines.join("\n") + "\n"
+        };
+        seen[taken..].iter().map(headers).collect()
     }
 }
 
 fn serve(
     mut connection: TcpStream,
-    counted: &AtomicUsize,
-    heads: &Mutex<Vec<String>>,
+    noted: &Mutex<Vec<String>>,
     reply: &(dyn Fn(&str) -> Reply + Send + Sync),
 ) {
-    let mut lines = BufReader::new(connection.try_clone().expect("clones")).lines();
-    let Some(Ok(first)) = lines.next() else { return };
+    let mut reader = BufReader::new(connection.try_clone().expect("clones"));
     let mut head = String::new();
-    while let Some(line) = lines.next().and_then(Result::ok).filter(|line| !line.is_empty()) {
-        head += &line;
-        head.push('\n');
+    while !head.ends_with("\r\n\r\n") {
+        if !reader.read_line(&mut head).is_ok_and(|length| length > 0) {
+            return;
+        }
     }
-    heads.lock().unwrap_or_else(PoisonError::into_inner).push(head);
-    counted.fetch_add(1, Ordering::SeqCst);
-    let path = first.split(' ').nth(1).unwrap_or("/").to_owned();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    let mut body = Vec::new();
+    if reader.by_ref().take(length.unwrap_or(0)).read_to_end(&mut body).is_err() {
+        return;
+    }
+    let request = head + &String::from_utf8_lossy(&body);
+    let path = request.split(' ').nth(1).unwrap_or("/").to_owned();
+    noted.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     match reply(&path) {
         // The client may have gone.
         Some(bytes) => drop(connection.write_all(&bytes)),
-        None => drop(lines.next()),
+        None => drop(reader.read(&mut [0])),
     }
 }
 
@@ -117,6 +133,18 @@ pub(crate) fn redirect(to: &str) -> Reply {
 
 pub(crate) fn status(line: &str) -> Reply {
     Some(format!("HTTP/1.1 {line}\r\ncontent-length: 0\r\n\r\n").into_bytes())
+}
+
+pub(crate) fn json(body: &str) -> Reply {
+    answer("application/json", body.as_bytes())
+}
+
+pub(crate) fn failure(line: &str, media_type: &str, body: &str) -> Reply {
+    let length = body.len();
+    Some(
+        format!("HTTP/1.1 {line}\r\ncontent-type: {media_type}\r\ncontent-length: {length}\r\n\r\n{body}")
+            .into_bytes(),
+    )
 }
 
 pub(crate) fn silence() -> Reply {
