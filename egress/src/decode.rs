@@ -53,7 +53,8 @@ pub(crate) struct Decoder {
 enum Coding {
     Identity(Bounded),
     Gzip(Box<MultiGzDecoder<Bounded>>),
-    Brotli(Box<DecompressorWriter<Bounded>>),
+    /// Also whether a first byte was read.
+    Brotli(Box<DecompressorWriter<Bounded>>, bool),
 }
 
 impl Decoder {
@@ -63,7 +64,9 @@ impl Decoder {
         let coding = match coding {
             ContentCoding::Identity => Coding::Identity(sink),
             ContentCoding::Gzip => Coding::Gzip(Box::new(MultiGzDecoder::new(sink))),
-            ContentCoding::Brotli => Coding::Brotli(Box::new(DecompressorWriter::new(sink, BUFFER_BYTES))),
+            ContentCoding::Brotli => {
+                Coding::Brotli(Box::new(DecompressorWriter::new(sink, BUFFER_BYTES)), false)
+            }
         };
         Self { coding, limit }
     }
@@ -73,7 +76,13 @@ impl Decoder {
         let written = match &mut self.coding {
             Coding::Identity(sink) => sink.write_all(piece),
             Coding::Gzip(decoder) => decoder.write_all(piece),
-            Coding::Brotli(decoder) => decoder.write_all(piece),
+            Coding::Brotli(_, false) if piece.first().is_some_and(|first| first & 0x7f == LARGE_WINDOW) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "a window larger than 16 MiB"))
+            }
+            Coding::Brotli(decoder, has_begun) => {
+                *has_begun |= !piece.is_empty();
+                decoder.write_all(piece)
+            }
         };
         written.map_err(|source| self.fault(source))
     }
@@ -83,7 +92,7 @@ impl Decoder {
         let finished = match &mut self.coding {
             Coding::Identity(_) => Ok(()),
             Coding::Gzip(decoder) => decoder.try_finish(),
-            Coding::Brotli(decoder) => decoder.close(),
+            Coding::Brotli(decoder, _) => decoder.close(),
         };
         finished.map_err(|source| self.fault(source))?;
         Ok(std::mem::take(&mut self.sink_mut().bytes))
@@ -100,7 +109,7 @@ impl Decoder {
         match &mut self.coding {
             Coding::Identity(sink) => sink,
             Coding::Gzip(decoder) => decoder.get_mut(),
-            Coding::Brotli(decoder) => decoder.get_mut(),
+            Coding::Brotli(decoder, _) => decoder.get_mut(),
         }
     }
 }
@@ -129,6 +138,10 @@ impl Write for Bounded {
 }
 
 const BUFFER_BYTES: usize = 16 << 10;
+
+/// How a brotli stream with a window of up to 1 GiB begins, in the low seven bits. RFC 7932, section 9.1, knows no
+/// such stream, but the decoder takes it, and allocates the window for a body of a few bytes.
+const LARGE_WINDOW: u8 = 0b001_0001;
 
 #[cfg(test)]
 mod tests {

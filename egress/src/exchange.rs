@@ -115,13 +115,15 @@ fn outgoing(
 }
 
 /// A length that is said twice could be read in two ways, by us and by a proxy between (RFC 9112, 6.3 and 11.2).
-/// The HTTP library refuses lengths that differ; equal ones, and a length beside chunks, it takes.
+/// The HTTP library refuses lengths that differ; equal ones, also as a list in one header, and a length beside
+/// chunks, it takes.
 fn check_framing(target: &Target, status: StatusCode, headers: &HeaderMap) -> Result<(), FetchError> {
     let fault = |fault| Err(FetchError::Framing { host: target.host.clone(), fault });
     if status.is_informational() {
         return fault("a status that ends no request");
     }
-    let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
+    let lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let lengths = lengths.map(|value| value.as_bytes().split(|byte| *byte == b',').count()).sum::<usize>();
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let (coding, another) = (codings.next(), codings.next());
     if lengths > 1 {

@@ -126,6 +126,12 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_begins_like_a_host_stays_a_path() {
+        let target = Target::of(&"http://host.test//other.test/a".parse().unwrap(), &[80].into()).unwrap();
+        assert_eq!((target.path.host(), target.path.path()), (None, "//other.test/a"));
+    }
+
+    #[test]
     fn a_trailing_dot_is_no_part_of_a_certificate_name() {
         let target = Target::of(&"https://host.test./".parse().unwrap(), &[443].into()).unwrap();
         assert_eq!(target.server_name().unwrap().to_str(), "host.test");

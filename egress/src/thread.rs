@@ -107,6 +107,13 @@ impl Egress {
         &self.posture
     }
 
+    /// Whether a thread serves. One ends when it cannot prove its confinement again, also where the proof failed for
+    /// want of a descriptor; when all have ended, only a new client serves.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.threads.iter().any(|jobs| !jobs.is_closed())
+    }
+
     /// Makes a request and follows its redirects, as far as the judge lets them.
     ///
     /// # Cancellation
@@ -307,3 +314,32 @@ const IN_FLIGHT: usize = 64;
 
 /// Tunnels that a thread carries at a time. Each has two descriptors and 32 KiB of buffers.
 const TUNNELS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use portcullis_confine::{Canary, Requirement};
+
+    use super::*;
+    use crate::SystemRoots;
+
+    #[test]
+    fn a_client_whose_threads_have_ended_serves_no_more() {
+        let state = tempfile::tempdir().unwrap();
+        let mut egress = Egress::start(EgressSettings {
+            canary: Canary::create(state.path()).unwrap(),
+            landlock: Requirement::Waived,
+            seccomp: Requirement::Waived,
+            ports: BTreeSet::new(),
+            names: NameSettings::of_servers(Vec::new()),
+            roots: TrustedRoots::read(SystemRoots::Leave, &[include_bytes!("../tests/all/weak/ca.pem")])
+                .unwrap(),
+            threads: NonZeroUsize::MIN,
+        })
+        .unwrap();
+        assert!(egress.is_serving());
+        let (ended, queue) = mpsc::channel(1);
+        drop(queue);
+        egress.threads = vec![ended];
+        assert!(!egress.is_serving());
+    }
+}

@@ -78,13 +78,14 @@ impl McpServer {
         self
     }
 
-    /// Serves another registry from now on. Running calls end in the old one. Clients are notified if the
-    /// list of tools changes.
+    /// Serves another registry from now on. Running calls end in the old one. What the sessions have read goes on to
+    /// count. Clients are notified if the list of tools changes.
     ///
     /// # Errors
     /// As [`McpServer::new`]; then nothing changes.
     pub fn replace(&self, registry: Arc<ToolRegistry>) -> Result<(), McpError> {
         let next = offered(registry)?;
+        next.registry.continue_runs_of(&self.offered().registry);
         self.shared.offered.send_replace(next);
         Ok(())
     }

@@ -99,13 +99,20 @@ impl WorkspaceSecurityPolicy {
             shell: shell.map(|shell| ShellGrant::of(shell, assignment.memory, self.shared_shell_network())),
             flow: None,
         };
-        grant.flow = flow::met(&self.effective().flow, &grant, request.run);
+        grant.flow = self.flow_met(&grant, request.run);
         match &grant.flow {
             Some(met) if met.approval == Approval::Deny => return Err(flow_denied(request, met)),
             Some(_) => grant.approval = Approval::Ask,
             None => {}
         }
         Ok(grant)
+    }
+
+    /// The strictest flow rule that a call with this grant meets in a run that has read this; none if it meets
+    /// none. [`Self::authorize`] applies it; a caller asks again where time has passed since.
+    #[must_use]
+    pub fn flow_met(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<MetFlowRule> {
+        flow::met(&self.effective().flow, grant, run)
     }
 
     fn check_path(

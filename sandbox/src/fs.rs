@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     links::ExposedFiles,
+    mount_use::MountUse,
     mounts::{MountHandle, real_path, resolve_beneath as resolve},
     repository,
 };
@@ -56,7 +57,7 @@ pub(super) struct GuestFs {
     preopens: Arc<[Preopen]>,
     protected: Arc<ProtectedPaths>,
     exposed: Arc<ExposedFiles>,
-    used: Vec<bool>,
+    used: MountUse,
     violation: Option<Violation>,
 }
 
@@ -113,13 +114,13 @@ impl GuestFs {
         preopens: Arc<[Preopen]>,
         protected: Arc<ProtectedPaths>,
         exposed: Arc<ExposedFiles>,
+        used: MountUse,
     ) -> Self {
         let mut slots = BTreeMap::from([(0, Slot::Stdin), (1, Slot::Stdout), (2, Slot::Stderr)]);
         for (number, (index, preopen)) in (FIRST_PREOPEN..).zip(preopens.iter().enumerate()) {
             let handle = Arc::clone(preopen.handle.directory());
             slots.insert(number, Slot::Directory(Directory { preopen: index, handle, cursor: None }));
         }
-        let used = vec![false; preopens.len()];
         Self { slots, preopens, protected, exposed, used, violation: None }
     }
 
@@ -130,8 +131,8 @@ impl GuestFs {
 
     /// The names of the mounts that the guest actually used.
     pub(super) fn mounts_used(&self) -> Vec<String> {
-        let names = self.preopens.iter().map(|preopen| preopen.handle.name().to_string());
-        self.used.iter().zip(names).filter_map(|(used, name)| used.then_some(name)).collect()
+        let used = self.preopens.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
+        used.map(|(_, preopen)| preopen.handle.name().to_string()).collect()
     }
 
     pub(super) fn slot(&self, fd: u32) -> Option<&Slot> {
@@ -142,7 +143,7 @@ impl GuestFs {
     pub(super) fn directory_mut(&mut self, fd: u32) -> Option<&mut Directory> {
         match self.slots.get_mut(&fd) {
             Some(Slot::Directory(directory)) => {
-                self.used[directory.preopen] = true;
+                self.used.mark(directory.preopen);
                 Some(directory)
             }
             _ => None,
@@ -188,7 +189,7 @@ impl GuestFs {
         if self.slots.len() >= MAX_OPEN_DESCRIPTORS {
             return Err(Errno::MFILE);
         }
-        self.used[preopen] = true;
+        self.used.mark(preopen);
         Ok(found)
     }
 
@@ -211,7 +212,7 @@ impl GuestFs {
         if let Err(error @ Os::XDEV) = resolve(from.as_fd(), path, flags) {
             return Err(self.refusal(error, preopen, &from, path));
         }
-        self.used[preopen] = true;
+        self.used.mark(preopen);
         Ok(())
     }
 
@@ -251,7 +252,7 @@ impl GuestFs {
         if change == NameChange::Whole {
             self.refuse_stand_in(preopen, &below)?;
         }
-        self.used[preopen] = true;
+        self.used.mark(preopen);
         Ok(())
     }
 

@@ -146,7 +146,12 @@ fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
     *wasi.filesystem().ctx = setup.guest_preopens.0.clone();
     let state = GuestState {
         wasi,
-        fs: GuestFs::new(Arc::clone(&setup.preopens), Arc::clone(&job.protected), Arc::clone(&job.exposed)),
+        fs: GuestFs::new(
+            Arc::clone(&setup.preopens),
+            Arc::clone(&job.protected),
+            Arc::clone(&job.exposed),
+            job.used.clone(),
+        ),
         inlet,
         stdout: job.stdout(),
         stderr: Stderr::default(),

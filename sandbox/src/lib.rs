@@ -3,8 +3,8 @@
 //! In reading order: `runner` is the entry point, `pool` finds a thread, `worker` is that thread, and `guest`
 //! runs one call on it. `preview1` intercepts the stock WASI functions and asks `fs`, `readdir` and `poll`.
 //! `streams` serves the standard streams, and `stdio` reads the guest's frames. `transfer` and
-//! `transfer_reader` pass bytes from one guest to another. `http` passes requests of guests on. `fault`
-//! defines the errors. `compiler` and
+//! `transfer_reader` pass bytes from one guest to another. `http` passes requests of guests on. `mount_use` tells
+//! a caller what its guest has touched. `fault` defines the errors. `compiler` and
 //! `compiler_child` are the two sides of compiling foreign modules. `mounts` opens the folders that calls may
 //! be granted, `links` finds files that have names elsewhere, and `repository` tells which files belong to a
 //! Git repository.
@@ -25,6 +25,7 @@ pub mod links;
 mod memory;
 mod mode;
 mod module;
+mod mount_use;
 pub mod mounts;
 mod poll;
 mod pool;
@@ -47,6 +48,7 @@ pub use fault::{GuestFault, WasmError};
 pub use guest::GuestReport;
 pub use http::{HttpAsk, HttpPort, HttpReply};
 pub use module::{EmbeddedModule, GuestModule, MAX_MODULE_BYTES, ModuleDigest};
+pub use mount_use::MountUse;
 pub use runner::{GuestJob, HostWasmToolRunner, Listener, RunnerConfig, StreamFrame};
 pub use transfer::{Transfer, TransferEnd};
 pub use verdict::Violation;

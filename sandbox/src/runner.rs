@@ -32,7 +32,7 @@ use super::{
     ticker::Ticker,
     worker::{Verb, WorkerJob, WorkerSetup, mount_rule},
 };
-use crate::mounts::MountTable;
+use crate::{mount_use::MountUse, mounts::MountTable};
 
 /// Capacity of a call's queue of progress and update frames. When it is full, new frames are dropped and
 /// counted.
@@ -131,6 +131,8 @@ pub struct GuestJob {
     pub stdin: Vec<u8>,
     /// All host folders that the guest sees.
     pub mounts: Vec<GrantedMount>,
+    /// A mark for each of them, set when the guest uses it.
+    pub used: MountUse,
     /// Limit of all its memories together, in bytes.
     pub memory_bytes: usize,
     /// The time limit, for messages.
@@ -281,6 +283,7 @@ impl HostWasmToolRunner {
             module: Arc::clone(module),
             stdin: Vec::new(),
             mounts: Vec::new(),
+            used: MountUse::of(0),
             memory_bytes: DESCRIBE_MEMORY_BYTES,
             time_limit: DESCRIBE_TIME,
             deadline: Instant::now() + DESCRIBE_TIME,
@@ -331,6 +334,7 @@ impl HostWasmToolRunner {
             time_limit: job.time_limit,
             protected: Arc::clone(&self.config.protected),
             exposed,
+            used: job.used,
             control: Arc::clone(&control),
             // This extra sender keeps the channel open, so that `frames.recv()` does not end early.
             listener: job

@@ -28,7 +28,7 @@ use super::{
     ticker::TickerGuard,
     transfer_reader::TransferReader,
 };
-use crate::links::ExposedFiles;
+use crate::{links::ExposedFiles, mount_use::MountUse};
 
 /// How long a worker polls for its next call before it sleeps. Waking a thread costs 10 to 60 µs, and more if
 /// the processor itself sleeps: as much as the call. Calls often come in a row; between two of them the
@@ -50,6 +50,8 @@ pub(super) struct WorkerJob {
     pub(super) protected: Arc<ProtectedPaths>,
     /// The exposed private files as of the call's start: a confined worker cannot search for them.
     pub(super) exposed: Arc<ExposedFiles>,
+    /// The marks of the pool's mounts.
+    pub(super) used: MountUse,
     pub(super) control: Arc<CallControl>,
     /// Takes progress and update frames, if the call has an observer.
     pub(super) listener: Option<Listener>,

@@ -4,7 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use portcullis_policy::{DenialCode, Grant, ToolFacts};
+use portcullis_egress::Url;
+use portcullis_policy::{DenialCode, Grant, Host, RequestedSubject, ToolFacts};
 use portcullis_types::{SafetyTier, ToolError};
 use serde::Serialize;
 use serde_json::Value;
@@ -161,4 +162,18 @@ pub(crate) fn binding(
     let grant = serde_json::to_string(grant).map_err(internal)?;
     let steps = serde_json::to_string(steps).map_err(internal)?;
     Ok(digest::of_parts([tool, arguments, &grant, &steps, policy_digest]))
+}
+
+/// Where an address leads: its origin in one form for all spellings, international names as Punycode. None for other
+/// subjects.
+fn origin(subject: &RequestedSubject) -> Option<String> {
+    let RequestedSubject::Url { url: text, .. } = subject else { return None };
+    let parse = || {
+        let url = Url::parse(text).ok()?;
+        let host = Host::parse(url.host_str()?).ok()?;
+        let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+        Some(format!("{}://{host}{port}", url.scheme()))
+    };
+    // The policy refuses an address that cannot be read; here it stands for itself.
+    Some(parse().unwrap_or_else(|| text.clone()))
 }

@@ -103,6 +103,12 @@ impl ToolRegistry {
         }
     }
 
+    /// Goes on where another registry stops: what runs have read under it counts under this one, also what calls
+    /// read that still run there. For a registry that takes another's place while its callers go on.
+    pub fn continue_runs_of(&self, other: &Self) {
+        self.host.labels.join(&other.host.labels);
+    }
+
     /// The tools at this moment, by name.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<RegisteredTool>> {

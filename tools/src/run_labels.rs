@@ -1,13 +1,20 @@
-//! The labels of runs: what the calls of each run have read so far.
+//! The labels of runs: what the calls of each run have read so far, those under way included.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use portcullis_policy::{FlowLabel, RunFacts};
+use portcullis_policy::{FlowLabel, Grant, GrantedMount, GrantedSecret, RunFacts, SecretName};
 
-use crate::call::{Caller, Owner};
+use crate::{
+    audit::Text,
+    call::{Caller, Owner},
+    sandbox::MountUse,
+};
 
 /// The most runs that are remembered one by one. A caller could make up a run for every call; each costs some hundred
 /// bytes.
@@ -16,7 +23,8 @@ const MAX_REMEMBERED_RUNS: usize = 16_384;
 /// Collects labels per run.
 #[derive(Debug, Default)]
 pub(crate) struct RunLabels {
-    remembered: Mutex<RememberedRuns>,
+    /// Shared by registries that follow one another.
+    remembered: Mutex<Arc<Mutex<RememberedRuns>>>,
 }
 
 #[derive(Debug, Default)]
@@ -27,41 +35,127 @@ struct RememberedRuns {
     /// The labels of runs that are no longer remembered. They hold for every run: one of them could be such a run, and
     /// a rule must not end because many runs were begun.
     forgotten: BTreeMap<FlowLabel, String>,
+    /// The calls under way, at most as many as run at once. What they have read holds from that moment: a partial
+    /// result, or another call that runs beside it, could carry it on before the call ends.
+    under_way: Vec<Arc<CallUnderWay>>,
+}
+
+/// What a call under way has read so far.
+#[derive(Debug)]
+struct CallUnderWay {
+    owner: Owner,
+    call_id: String,
+    mounts: Arc<[GrantedMount]>,
+    used: MountUse,
+    web: AtomicBool,
+    secrets: Arc<[GrantedSecret]>,
+    carried: Mutex<BTreeSet<SecretName>>,
+}
+
+/// A call under way, with the marks of what it has read. Its labels are added to its run when this is dropped, also
+/// where the caller has left and the result is lost.
+#[derive(Debug)]
+pub(crate) struct ReadingCall {
+    labels: Arc<RunLabels>,
+    call: Arc<CallUnderWay>,
 }
 
 impl RunLabels {
     /// The caller's run, with its labels.
     pub(crate) fn facts<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         let owner = caller.owner();
-        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = self.shared();
+        let remembered = lock(&shared);
         let mut labels = remembered.runs.get(&owner).cloned().unwrap_or_default();
         if !remembered.forgotten.is_empty() {
             let mut all = remembered.forgotten.clone();
             all.extend(labels.iter().map(|(label, call_id)| (label.clone(), call_id.clone())));
             labels = Arc::new(all);
         }
+        for call in remembered.under_way.iter().filter(|call| call.owner == owner) {
+            for label in call.labels() {
+                if !labels.contains_key(&label) {
+                    Arc::make_mut(&mut labels).insert(label, call.call_id.clone());
+                }
+            }
+        }
         RunFacts { agent: &caller.agent_id, run: &caller.run_id, labels }
     }
 
-    /// Adds the labels that a call has brought. The first call that brought a label stays the one that is named.
-    pub(crate) fn add(&self, caller: &Caller, call_id: &str, labels: Vec<FlowLabel>) {
-        if labels.is_empty() {
-            return;
+    /// Follows a call that is about to run with this grant.
+    pub(crate) fn follow(self: &Arc<Self>, caller: &Caller, call_id: &str, grant: &Grant) -> ReadingCall {
+        let call = Arc::new(CallUnderWay {
+            owner: caller.owner(),
+            call_id: call_id.to_owned(),
+            mounts: Arc::clone(&grant.mounts),
+            used: MountUse::of(grant.mounts.len()),
+            web: AtomicBool::new(false),
+            secrets: Arc::clone(&grant.secrets),
+            carried: Mutex::default(),
+        });
+        lock(&self.shared()).under_way.push(Arc::clone(&call));
+        ReadingCall { labels: Arc::clone(self), call }
+    }
+
+    /// Remembers what others remember, from now on together with them, and keeps its own.
+    pub(crate) fn join(&self, others: &Self) {
+        let theirs = others.shared();
+        let mine = std::mem::replace(&mut *lock(&self.remembered), Arc::clone(&theirs));
+        if !Arc::ptr_eq(&mine, &theirs) {
+            let mine = std::mem::take(&mut *lock(&mine));
+            lock(&theirs).take_over(mine);
         }
-        let owner = caller.owner();
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        let RememberedRuns { runs, order, forgotten } = &mut *remembered;
-        // The usual case: most calls of a run read where an earlier one has read.
-        if runs.get(&owner).is_some_and(|own| labels.iter().all(|label| own.contains_key(label))) {
-            return;
+    }
+
+    /// Forgets a run that is over, and nothing else.
+    pub(crate) fn end_run(&self, owner: &Owner) {
+        let shared = self.shared();
+        let mut remembered = lock(&shared);
+        if remembered.runs.remove(owner).is_some() {
+            remembered.order.retain(|other| other != owner);
         }
+    }
+
+    fn shared(&self) -> Arc<Mutex<RememberedRuns>> {
+        Arc::clone(&lock(&self.remembered))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RememberedRuns {
+    /// Adds what a call has read to its run.
+    fn end(&mut self, call: &Arc<CallUnderWay>) {
+        self.under_way.retain(|other| !Arc::ptr_eq(other, call));
+        // The usual case: most calls of a run read nothing, or read where an earlier one has read.
+        let own = self.runs.get(&call.owner);
+        if !call.labels().all(|label| own.is_some_and(|own| own.contains_key(&label))) {
+            self.add(&call.owner, call.labels().map(|label| (label, call.call_id.clone())));
+        }
+    }
+
+    fn take_over(&mut self, others: Self) {
+        let Self { mut runs, order, forgotten, under_way } = others;
+        for owner in order {
+            let labels = runs.remove(&owner).unwrap_or_default();
+            self.add(&owner, Arc::unwrap_or_clone(labels));
+        }
+        self.forgotten.extend(forgotten);
+        self.under_way.extend(under_way);
+    }
+
+    /// Adds labels to a run. The first call that brought a label stays the one that is named.
+    fn add(&mut self, owner: &Owner, labels: impl IntoIterator<Item = (FlowLabel, String)>) {
+        let Self { runs, order, forgotten, .. } = self;
         let own = runs.entry(owner.clone()).or_insert_with(|| {
-            order.push_back(owner);
+            order.push_back(owner.clone());
             Arc::default()
         });
         let own = Arc::make_mut(own);
-        for label in labels {
-            own.entry(label).or_insert_with(|| call_id.to_owned());
+        for (label, call_id) in labels {
+            own.entry(label).or_insert(call_id);
         }
         if order.len() > MAX_REMEMBERED_RUNS
             && let Some(oldest) = order.pop_front()
@@ -69,19 +163,72 @@ impl RunLabels {
             forgotten.extend(runs.remove(&oldest).map(Arc::unwrap_or_clone).unwrap_or_default());
         }
     }
+}
 
-    /// Forgets a run that is over, and nothing else.
-    pub(crate) fn end_run(&self, owner: &Owner) {
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        if remembered.runs.remove(owner).is_some() {
-            remembered.order.retain(|other| other != owner);
-        }
+impl CallUnderWay {
+    /// One label for each mount that the call has used, one for the network, and one for each secret that its requests
+    /// have carried.
+    fn labels(&self) -> impl Iterator<Item = FlowLabel> {
+        let mounts = self.mounts.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
+        let web = self.web.load(Ordering::Acquire).then_some(FlowLabel::Web);
+        let carried = lock(&self.carried).clone().into_iter().map(FlowLabel::Secret);
+        mounts.map(|(_, mount)| FlowLabel::of_mount(&mount.name)).chain(web).chain(carried)
+    }
+}
+
+impl ReadingCall {
+    /// The marks of the grant's mounts, for the guest that uses them.
+    pub(crate) fn used(&self) -> &MountUse {
+        &self.call.used
+    }
+
+    /// Marks every mount: nothing tells which of them the call uses.
+    pub(crate) fn uses_all(&self) {
+        (0..self.call.mounts.len()).for_each(|index| self.call.used.mark(index));
+    }
+
+    /// Marks the network. Before a request is sent, so that nothing of its response comes first.
+    pub(crate) fn reads_web(&self) {
+        self.call.web.store(true, Ordering::Release);
+    }
+
+    /// Marks the secrets of these names. Before a request that carries them is sent.
+    pub(crate) fn carries(&self, names: &[Text]) {
+        let named = |secret: &&GrantedSecret| names.iter().any(|name| **name == *secret.name.as_str());
+        let carried = self.call.secrets.iter().filter(named).map(|secret| secret.name.clone());
+        lock(&self.call.carried).extend(carried);
+    }
+}
+
+impl Drop for ReadingCall {
+    fn drop(&mut self) {
+        lock(&self.labels.shared()).end(&self.call);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use portcullis_policy::MountName;
+    use portcullis_types::Access;
+
     use super::*;
+
+    fn call(labels: &Arc<RunLabels>, caller: &Caller, id: &str, mounts: &[&str]) -> ReadingCall {
+        let mounts = mounts
+            .iter()
+            .map(|name| GrantedMount { name: MountName::parse(name).expect("a name"), access: Access::Read });
+        let call = Arc::new(CallUnderWay {
+            owner: caller.owner(),
+            call_id: id.to_owned(),
+            used: MountUse::of(mounts.len()),
+            mounts: mounts.collect(),
+            web: AtomicBool::new(false),
+            secrets: Arc::default(),
+            carried: Mutex::default(),
+        });
+        lock(&labels.shared()).under_way.push(Arc::clone(&call));
+        ReadingCall { labels: Arc::clone(labels), call }
+    }
 
     fn labels_of(labels: &RunLabels, run: &str) -> Vec<(String, String)> {
         let caller = Caller::new("a", run);
@@ -89,29 +236,71 @@ mod tests {
         facts.labels.iter().map(|(label, call_id)| (label.to_string(), call_id.clone())).collect()
     }
 
+    fn label(text: &str, call: &str) -> (String, String) {
+        (text.to_owned(), call.to_owned())
+    }
+
     #[test]
     fn each_run_has_its_own_labels_until_it_ends() {
-        let labels = RunLabels::default();
+        let labels = Arc::default();
         let run = Caller::new("a", "1");
-        labels.add(&run, "c1", vec![FlowLabel::Vault]);
-        labels.add(&run, "c2", vec![FlowLabel::Vault]);
-        assert_eq!(labels_of(&labels, "1"), [("vault".to_owned(), "c1".to_owned())]);
+        for id in ["c1", "c2"] {
+            call(&labels, &run, id, &["vault"]).uses_all();
+        }
+        assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
         assert_eq!(labels_of(&labels, "2"), []);
         labels.end_run(&run.owner());
         assert_eq!(labels_of(&labels, "1"), []);
     }
 
     #[test]
-    fn labels_of_a_forgotten_run_hold_for_all_runs() {
-        let labels = RunLabels::default();
-        labels.add(&Caller::new("a", "first"), "c1", vec![FlowLabel::Vault]);
-        let other = FlowLabel::Mount(portcullis_policy::MountName::parse("tmp").expect("a name"));
-        for number in 0..MAX_REMEMBERED_RUNS {
-            labels.add(&Caller::new("a", number.to_string()), "c2", vec![other.clone()]);
+    fn a_call_under_way_brings_what_it_has_read_so_far() {
+        let labels = Arc::default();
+        let run = Caller::new("a", "1");
+        let reading = call(&labels, &run, "c1", &["tmp", "vault"]);
+        assert_eq!(labels_of(&labels, "1"), []);
+        reading.used().mark(1);
+        assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
+        assert_eq!(labels_of(&labels, "2"), []);
+        // The run is over, and its call goes on: it reads for what follows.
+        labels.end_run(&run.owner());
+        reading.reads_web();
+        drop(reading);
+        assert_eq!(labels_of(&labels, "1"), [label("vault", "c1"), label("web", "c1")]);
+        assert!(lock(&labels.shared()).under_way.is_empty());
+    }
+
+    #[test]
+    fn labels_outlast_what_collects_them() {
+        let (before, after) = (Arc::default(), Arc::new(RunLabels::default()));
+        let (one, other) = (Caller::new("a", "1"), Caller::new("a", "2"));
+        call(&before, &one, "c1", &["vault"]).uses_all();
+        let begun_before = call(&before, &other, "c2", &["vault"]);
+        call(&after, &other, "c3", &["tmp"]).uses_all();
+        after.join(&before);
+        after.join(&before);
+        begun_before.uses_all();
+        assert_eq!(labels_of(&after, "1"), [label("vault", "c1")]);
+        assert_eq!(labels_of(&after, "2"), [label("vault", "c2"), label("mount:tmp", "c3")]);
+        drop(begun_before);
+        call(&before, &one, "c4", &["tmp"]).uses_all();
+        for labels in [&before, &after] {
+            assert_eq!(labels_of(labels, "1"), [label("vault", "c1"), label("mount:tmp", "c4")]);
+            assert_eq!(labels_of(labels, "2"), [label("vault", "c2"), label("mount:tmp", "c3")]);
         }
-        assert!(labels_of(&labels, "first").contains(&("vault".to_owned(), "c1".to_owned())));
-        assert!(labels_of(&labels, "another").contains(&("vault".to_owned(), "c1".to_owned())));
-        let remembered = labels.remembered.lock().expect("not poisoned");
+    }
+
+    #[test]
+    fn labels_of_a_forgotten_run_hold_for_all_runs() {
+        let labels = Arc::default();
+        call(&labels, &Caller::new("a", "first"), "c1", &["vault"]).uses_all();
+        for number in 0..MAX_REMEMBERED_RUNS {
+            call(&labels, &Caller::new("a", number.to_string()), "c2", &["tmp"]).uses_all();
+        }
+        assert!(labels_of(&labels, "first").contains(&label("vault", "c1")));
+        assert!(labels_of(&labels, "another").contains(&label("vault", "c1")));
+        let shared = labels.shared();
+        let remembered = lock(&shared);
         assert_eq!(
             (remembered.runs.len(), remembered.order.len()),
             (MAX_REMEMBERED_RUNS, MAX_REMEMBERED_RUNS)

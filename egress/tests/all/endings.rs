@@ -101,6 +101,55 @@ async fn a_silent_server_ends_at_its_deadline() {
     assert_code(result, "first_byte_timeout");
 }
 
+#[tokio::test]
+async fn dripping_headers_end_at_their_deadline() {
+    let server = Server::start(|_head, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\nx: ");
+        let (_keep, never) = mpsc::channel::<()>();
+        while stream.write_all(b"a").is_ok() {
+            let _elapsed = never.recv_timeout(Duration::from_millis(10));
+        }
+    });
+    let limits = Limits { first_byte: Duration::from_millis(300), ..Limits::default() };
+    let result = Client::new(&[server.port]).get(&server.url("/"), &judge(limits)).await;
+    assert_code(result, "first_byte_timeout");
+}
+
+#[tokio::test]
+async fn many_requests_at_a_time_have_their_own_answers() {
+    let server = Server::start(|head, stream| {
+        let path = head.split(' ').nth(1).unwrap();
+        send(stream, ok(path).as_bytes());
+    });
+    let client = Client::new(&[server.port]);
+    let judge = judge(Limits::default());
+    let answers = (0..60).map(|number| {
+        let (client, judge, path) = (&client, &judge, format!("/{number}"));
+        let url = server.url(&path);
+        async move { assert_eq!(client.get(&url, judge).await.unwrap().body, path.as_bytes()) }
+    });
+    futures_util::future::join_all(answers).await;
+}
+
+#[tokio::test]
+async fn requests_beyond_the_queue_are_refused_at_once() {
+    let (told, mut heard) = unbounded_channel();
+    let server = hanging(told);
+    let client = Client::new(&[server.port]);
+    let (judge, url) = (judge(Limits::default()), server.url("/"));
+    let mut waiting: Vec<_> = (0..300).map(|_| Box::pin(client.get(&url, &judge))).collect();
+    // Each is polled once, so that each has a place or is refused.
+    let mut refused = 0;
+    for request in &mut waiting {
+        if let Some(result) = futures_util::FutureExt::now_or_never(request.as_mut()) {
+            assert_code(result, "busy");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0 && refused < 300, "{refused}");
+    assert_eq!(heard.recv().await, Some("begun"));
+}
+
 struct Panicking;
 
 impl Judge for Panicking {

@@ -1,9 +1,11 @@
 //! Responses that say their length twice, wrongly, or not at all.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
+use std::{io::Write as _, sync::Arc, time::Duration};
+
 use portcullis_egress::Limits;
 
-use crate::world::{ask, assert_code};
+use crate::world::{Asked, Client, Server, ask, assert_code, ok};
 
 async fn body_of(answer: &str) -> Result<String, &'static str> {
     let response = ask(answer, Limits::default()).await.map_err(|error| error.code())?;
@@ -25,10 +27,23 @@ async fn a_second_length_is_refused() {
         ("content-length: 2\r\ncontent-length: 3", "response_invalid"),
         ("content-length: 2, 3", "response_invalid"),
         ("content-length: -2", "response_invalid"),
+        ("content-length: +2", "response_invalid"),
+        ("content-length: 0x2", "response_invalid"),
+        ("content-length: 2 2", "response_invalid"),
+        ("content-length:", "response_invalid"),
+        ("content-length: 99999999999999999999", "response_invalid"),
+        ("content-length: 2, 2", "response_framing"),
+        ("content-length: 2\r\nContent-Length: 2", "response_framing"),
         ("content-length: 2\r\ncontent-length: 2", "response_framing"),
         ("content-length: 2\r\ntransfer-encoding: chunked", "response_framing"),
         ("transfer-encoding: gzip, chunked", "response_framing"),
         ("transfer-encoding: chunked\r\ntransfer-encoding: chunked", "response_framing"),
+        ("transfer-encoding: chunked, identity", "response_framing"),
+        ("transfer-encoding: identity", "response_framing"),
+        ("transfer-encoding: xchunked", "response_framing"),
+        ("transfer-encoding: \"chunked\"", "response_framing"),
+        ("transfer-encoding: chunked;a=b", "response_framing"),
+        ("transfer-encoding:\x0bchunked", "response_invalid"),
     ] {
         let answer = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
         assert_eq!(body_of(&answer).await, Err(code), "{headers}");
@@ -52,6 +67,11 @@ async fn faulty_chunks_are_refused() {
         ("zz\r\nhi\r\n0\r\n\r\n", "response_invalid"),
         ("ffffffffffffffffff\r\nhi\r\n", "response_invalid"),
         ("2\r\nhi!!0\r\n\r\n", "response_invalid"),
+        ("+2\r\nhi\r\n0\r\n\r\n", "response_invalid"),
+        ("-2\r\nhi\r\n0\r\n\r\n", "response_invalid"),
+        ("0x2\r\nhi\r\n0\r\n\r\n", "response_invalid"),
+        ("2;a\nb\r\nhi\r\n0\r\n\r\n", "response_invalid"),
+        ("2\r\nhi\r\n0\r\n", "response_truncated"),
         ("2\r\nhi\r\n", "response_truncated"),
         ("5\r\nhi", "response_truncated"),
         ("", "response_truncated"),
@@ -69,4 +89,53 @@ async fn other_protocols_are_no_response() {
     let upgrade = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
     assert_eq!(body_of(upgrade).await, Err("response_framing"));
     assert_code(ask("", Limits::default()).await, "response_truncated");
+}
+
+#[tokio::test]
+async fn headers_that_proxies_read_differently_are_refused() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\ncontent-length : 2\r\n\r\nhi",
+        "HTTP/1.1 200 OK\r\nx: a\r\n content-length: 2\r\n\r\nhi",
+        "HTTP/1.1 200 OK\r\n content-length: 2\r\n\r\nhi",
+        "HTTP/1.1 200 OK\r\nx: a\0b\r\ncontent-length: 2\r\n\r\nhi",
+        "HTTP/1.1 200 OK\r\nx: a\rcontent-length: 2\r\n\r\nhi",
+        "HTTP/1.1 200 OK\r\n: 2\r\n\r\nhi",
+        "HTTP/1.1 2000 OK\r\n\r\nhi",
+        "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+    ] {
+        assert_eq!(body_of(answer).await, Err("response_invalid"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_status_without_a_body_has_none() {
+    for status in ["204 No Content", "304 Not Modified"] {
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 6\r\n\r\nhidden");
+        assert_eq!(body_of(&answer).await.unwrap(), "", "{status}");
+    }
+}
+
+#[tokio::test]
+async fn interim_responses_are_skipped_and_have_no_body() {
+    let hints = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
+    assert_eq!(body_of(&format!("{hints}HTTP/1.1 200 OK\r\n\r\nhi")).await.unwrap(), "hi");
+    let with_body = "HTTP/1.1 103 Early Hints\r\ncontent-length: 6\r\n\r\nhiddenHTTP/1.1 200 OK\r\n\r\nhi";
+    assert_eq!(body_of(with_body).await, Err("response_invalid"));
+}
+
+#[tokio::test]
+async fn interim_responses_without_end_stop_at_the_deadline() {
+    let endless = Server::start(|_head, stream| {
+        let many = "HTTP/1.1 102 Processing\r\n\r\n".repeat(1000);
+        while stream.write_all(many.as_bytes()).is_ok() {}
+    });
+    let quick = Server::answering(ok("hi"));
+    let client = Client::new(&[endless.port, quick.port]);
+    let limits = Limits { first_byte: Duration::from_millis(500), ..Limits::default() };
+    let judge = Arc::new(Asked { limits, ..Asked::default() });
+    let (endless, quick) = (endless.url("/"), quick.url("/"));
+    // The others on the thread go on meanwhile.
+    let (flooded, other) = tokio::join!(client.get(&endless, &judge), client.get(&quick, &judge));
+    assert_code(flooded, "first_byte_timeout");
+    assert_eq!(&other.unwrap().body[..], b"hi");
 }

@@ -8,9 +8,10 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
-use portcullis_egress::NameSettings;
+use portcullis_egress::{FetchError, NameSettings, Response};
 
 use crate::world::{Asked, Client, Server, assert_code, loopback, ok};
 
@@ -23,15 +24,20 @@ struct Names {
 
 impl Names {
     fn start(answer: impl Fn(usize) -> Vec<Ipv4Addr> + Send + Sync + 'static) -> Self {
+        Self::replying(move |question, asked| {
+            let addresses = if is_a(question) { answer(asked) } else { Vec::new() };
+            reply(question, &addresses)
+        })
+    }
+
+    /// `reply` gets each question, and the number of those for addresses of version 4 before this one.
+    fn replying(reply: impl Fn(&[u8], usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let questions = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&questions);
         let server = Server::listen(move |mut stream, _requests| {
             while let Some(question) = read_message(&mut stream) {
-                let addresses = match question[question.len() - 4..] {
-                    [0, 1, ..] => answer(count.fetch_add(1, Ordering::SeqCst)),
-                    _ => Vec::new(),
-                };
-                write_message(&mut stream, &reply(&question, &addresses));
+                let before = count.fetch_add(usize::from(is_a(&question)), Ordering::SeqCst);
+                write_message(&mut stream, &reply(&question, before));
             }
         });
         Self { server, questions }
@@ -57,17 +63,35 @@ fn write_message(stream: &mut TcpStream, message: &[u8]) {
     let _gone = stream.write_all(&[&length[..], message].concat());
 }
 
+/// Whether a question asks for addresses of version 4.
+fn is_a(question: &[u8]) -> bool {
+    question[question.len() - 4..].starts_with(&[0, A])
+}
+
 fn reply(question: &[u8], addresses: &[Ipv4Addr]) -> Vec<u8> {
-    const NAME_OF_THE_QUESTION: [u8; 2] = [0xc0, 12];
-    const TYPE_CLASS_TTL_LENGTH: [u8; 10] = [0, 1, 0, 1, 0, 0, 0, 60, 0, 4];
+    let records = addresses.iter().map(|address| record(&NAME_OF_THE_QUESTION, A, &address.octets()));
+    reply_with(question, &records.collect::<Vec<_>>())
+}
+
+/// A reply without an error, with these records as its answer.
+fn reply_with(question: &[u8], records: &[Vec<u8>]) -> Vec<u8> {
     let mut reply = question.to_vec();
     (reply[2], reply[3]) = (0x81, 0x80);
-    reply[6..8].copy_from_slice(&u16::try_from(addresses.len()).unwrap().to_be_bytes());
-    for address in addresses {
-        reply.extend(NAME_OF_THE_QUESTION.iter().chain(&TYPE_CLASS_TTL_LENGTH).chain(&address.octets()));
-    }
-    reply
+    reply[6..8].copy_from_slice(&u16::try_from(records.len()).unwrap().to_be_bytes());
+    [reply, records.concat()].concat()
 }
+
+/// A record that holds for a minute (RFC 1035, 4.1.3).
+fn record(name: &[u8], kind: u8, data: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(data.len()).unwrap().to_be_bytes();
+    [name, &[0, kind, 0, 1, 0, 0, 0, 60], &length, data].concat()
+}
+
+const A: u8 = 1;
+const CNAME: u8 = 5;
+const AAAA: u8 = 28;
+const NAME_OF_THE_QUESTION: [u8; 2] = [0xc0, 12];
+const INNER_TEST: &[u8] = b"\x05inner\x04test\0";
 
 const OUTER: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const INNER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -131,4 +155,100 @@ async fn the_next_address_is_dialled_where_one_refuses() {
     let url = format!("http://name.test:{}/", server.port);
     let response = client.get(&url, &Arc::new(Asked::default())).await.unwrap();
     assert_eq!(response.address, loopback(server.port));
+}
+
+async fn get_by(names: &Names, server: &Server, judge: &Arc<Asked>) -> Result<Response, FetchError> {
+    let client = Client::with(&[server.port], names.settings(), &crate::world::Authority::new().pem);
+    client.get(&format!("http://name.test:{}/", server.port), judge).await
+}
+
+#[tokio::test]
+async fn an_alias_of_a_private_name_is_refused() {
+    let server = Server::answering(ok("hi"));
+    let alias = || record(&NAME_OF_THE_QUESTION, CNAME, INNER_TEST);
+    let at_once = Names::replying(move |question, _asked| {
+        let address = record(INNER_TEST, A, &INNER.octets());
+        reply_with(question, &if is_a(question) { vec![alias(), address] } else { vec![alias()] })
+    });
+    // The alias first, and its address when it is asked for.
+    let in_turn = Names::replying(move |question, _asked| {
+        let is_alias = question[12..].starts_with(b"\x04name");
+        match (is_alias, is_a(question)) {
+            (true, _) => reply_with(question, &[alias()]),
+            (false, true) => reply(question, &[INNER]),
+            (false, false) => reply(question, &[]),
+        }
+    });
+    for names in [at_once, in_turn] {
+        assert_code(get_by(&names, &server, &judge()).await, "address_private");
+    }
+    assert_eq!(server.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_loop_of_aliases_ends() {
+    let names = Names::replying(|question, _asked| {
+        let to = if question[12..].starts_with(b"\x04name") { INNER_TEST } else { b"\x04name\x04test\0" };
+        reply_with(question, &[record(&NAME_OF_THE_QUESTION, CNAME, to)])
+    });
+    let server = Server::answering(ok("hi"));
+    assert_code(get_by(&names, &server, &judge()).await, "name_unresolved");
+    assert!(names.questions.load(Ordering::SeqCst) < 100);
+}
+
+#[tokio::test]
+async fn every_kind_of_address_is_judged() {
+    let server = Server::answering(ok("hi"));
+    let inner = INNER.to_ipv6_mapped();
+    let names = Names::replying(move |question, _asked| match is_a(question) {
+        true => reply(question, &[OUTER]),
+        false => reply_with(question, &[record(&NAME_OF_THE_QUESTION, AAAA, &inner.octets())]),
+    });
+    let judge = Arc::new(Asked { refused: vec![IpAddr::V6(inner)], ..Asked::default() });
+    assert_code(get_by(&names, &server, &judge).await, "address_private");
+    assert_eq!(server.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_name_with_too_many_addresses_is_refused() {
+    let server = Server::answering(ok("hi"));
+    let names = Names::start(|_| (0..1000_u16).map(|n| Ipv4Addr::from(0x7f00_0100 + u32::from(n))).collect());
+    let judge = judge();
+    assert_code(get_by(&names, &server, &judge).await, "too_many_addresses");
+    assert_eq!(*judge.questions.lock().unwrap(), ["GET /"]);
+}
+
+#[tokio::test]
+async fn a_name_without_a_usable_answer_is_unresolved() {
+    let server = Server::answering(ok("hi"));
+    let none = Names::start(|_| Vec::new());
+    let cut = Names::replying(|question, _asked| reply(question, &[OUTER])[..question.len() + 5].to_vec());
+    // An address of five bytes, and a name that points at itself.
+    let odd = Names::replying(|question, _asked| {
+        reply_with(question, &[record(&NAME_OF_THE_QUESTION, A, &[127, 0, 0, 1, 1])])
+    });
+    let endless = Names::replying(|question, _asked| {
+        let own_place = u8::try_from(question.len()).unwrap();
+        reply_with(question, &[record(&[0xc0, own_place], A, &OUTER.octets())])
+    });
+    let of_another = Names::replying(|question, _asked| {
+        let mut reply = reply(question, &[OUTER]);
+        // The id of another question.
+        reply[0] = !reply[0];
+        reply
+    });
+    let closes = Server::listen(|_stream, _requests| {});
+    let silent = Server::listen(|mut stream, _requests| {
+        let _closed = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let ports =
+        [&none.server, &cut.server, &odd.server, &endless.server, &of_another.server, &closes, &silent];
+    for (index, port) in ports.iter().map(|names| names.port).enumerate() {
+        let timeout = Duration::from_millis(500);
+        let names = NameSettings { timeout, ..NameSettings::of_servers(vec![loopback(port)]) };
+        let client = Client::with(&[server.port], names, &crate::world::Authority::new().pem);
+        let result = client.get(&format!("http://name.test:{}/", server.port), &judge()).await;
+        assert_eq!(result.map(|_| ()).map_err(|error| error.code()), Err("name_unresolved"), "{index}");
+    }
+    assert_eq!(server.requests(), 0);
 }

@@ -35,7 +35,18 @@ async fn a_loop_of_redirects_ends() {
 
 #[tokio::test]
 async fn a_redirect_leads_to_no_other_scheme() {
-    for location in ["file:///etc/passwd", "ftp://127.0.0.1/", "data:text/plain,x", "gopher://127.0.0.1/"] {
+    for location in [
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/",
+        "data:text/plain,x",
+        "gopher://127.0.0.1/",
+        "javascript:alert(1)",
+        "JavaScript:alert(1)",
+        "ws://127.0.0.1/",
+        "unix:///run/x.sock",
+        "view-source:http://127.0.0.1/",
+        "about:blank",
+    ] {
         assert_code(ask(redirect(location), Limits::default()).await, "scheme_forbidden");
     }
     assert_code(ask(redirect("http://127.0.0.1:1/"), Limits::default()).await, "port_closed");
@@ -58,15 +69,80 @@ async fn a_redirect_to_a_private_address_is_refused() {
     let inner = Server::answering(ok("secret"));
     let port = inner.port;
     // The same listener by another spelling of a refused address.
-    for spelling in ["127.0.0.2", "0x7f.0.0.2", "2130706434", "[::ffff:127.0.0.2]"] {
-        let server = Server::answering(redirect(&format!("http://{spelling}:{port}/")));
+    for target in [
+        "http://127.0.0.2:",
+        "http://0x7f.0.0.2:",
+        "http://2130706434:",
+        "http://0177.0.0.02:",
+        "http://127.2:",
+        "http://127.0.0.2.:",
+        "http://%31%32%37.0.0.2:",
+        "http://[::ffff:127.0.0.2]:",
+        "http://[::ffff:7f00:2]:",
+        "http:127.0.0.2:",
+        "//127.0.0.2:",
+        "\\\\127.0.0.2:",
+        "/\\127.0.0.2:",
+        "/\t/127.0.0.2:",
+        "http:\\\\127.0.0.2:",
+        "http://\u{ff11}\u{ff12}\u{ff17}.0.0.2:",
+    ] {
+        let server = Server::answering(redirect(&format!("{target}{port}/")));
         let mapped = Ipv4Addr::new(127, 0, 0, 2).to_ipv6_mapped();
         let refused = vec![Ipv4Addr::new(127, 0, 0, 2).into(), mapped.into()];
         let judge = Arc::new(Asked { refused, ..Asked::default() });
         let result = Client::new(&[server.port, port]).get(&server.url("/"), &judge).await;
-        assert_code(result, "address_private");
+        // A header without a scheme's slashes is relative to the base of that scheme.
+        let code = if target == "http:127.0.0.2:" { "too_many_redirects" } else { "address_private" };
+        assert_code(result, code);
     }
     assert_eq!(inner.requests(), 0);
+}
+
+#[tokio::test]
+async fn only_a_location_of_a_redirect_is_followed() {
+    for head in [
+        "200 OK\r\nlocation: /next",
+        "201 Created\r\nlocation: /next",
+        "300 Multiple Choices\r\nlocation: /next",
+        "304 Not Modified\r\nlocation: /next",
+        "305 Use Proxy\r\nlocation: /next",
+        "200 OK\r\nrefresh: 0; url=/next",
+        "302 Found\r\ncontent-location: /next",
+        "200 OK\r\nlink: </next>; rel=canonical",
+    ] {
+        let answer = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
+        assert_eq!(ask(answer, Limits::default()).await.unwrap().redirects, 0, "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_with_two_or_unreadable_targets_is_refused() {
+    for head in ["location: /a\r\nlocation: /b", "location: http://a b/", "location: http://[::1"] {
+        let answer = format!("HTTP/1.1 302 Found\r\n{head}\r\ncontent-length: 0\r\n\r\n");
+        assert_code(ask(answer, Limits::default()).await, "redirect_invalid");
+    }
+    let not_text = b"HTTP/1.1 302 Found\r\nlocation: /\xff\xfe\r\ncontent-length: 0\r\n\r\n";
+    assert_code(ask(not_text.as_slice(), Limits::default()).await, "redirect_invalid");
+}
+
+/// What a page puts into a target cannot end the request's line or add a header.
+#[tokio::test]
+async fn a_target_stays_one_line_of_the_request() {
+    let (heads, seen) = mpsc::channel();
+    let server = Server::start(move |head, stream| {
+        heads.send(head.to_owned()).unwrap();
+        let next = redirect("//127.0.0.1:0\t/x y\u{b}?a=\u{e9}%0d%0aEvil:%201#\tz");
+        send(stream, if head.starts_with("GET / ") { next } else { ok("end") }.as_bytes());
+    });
+    let _any = Client::new(&[server.port]).get(&server.url("/"), &Arc::new(Asked::default())).await;
+    let url = server.url("//host.test/a b\u{1}\r\nEvil: 1?\u{e9} \n#c");
+    let request = Request::get(url.parse().unwrap());
+    Client::new(&[server.port]).send(request, &Arc::new(Asked::default())).await.unwrap();
+    for head in seen.try_iter() {
+        assert!(!head.to_lowercase().contains("\nevil"), "{head}");
+        assert_eq!(head.lines().next().unwrap().split(' ').count(), 3, "{head}");
+    }
 }
 
 #[tokio::test]

@@ -30,9 +30,67 @@ async fn a_compression_bomb_is_refused() {
     assert_code(ask(bomb, Limits::default()).await, "decoded_too_large");
 }
 
+/// 64 MiB of zeros in 53 bytes, as `zlib.brotliCompressSync` of Node.js writes them.
+const BROTLI_BOMB: &[u8] = &[
+    0xcf, 0xff, 0xff, 0x7f, 0xf8, 0x27, 0x00, 0xe2, 0xb1, 0x40, 0x20, 0xf7, 0xfe, 0x9f, 0xff, 0xff, 0xff,
+    0xf0, 0x4f, 0x00, 0xc4, 0x61, 0x01, 0x80, 0xee, 0xfd, 0x3f, 0xff, 0xff, 0xff, 0xe1, 0x9f, 0x00, 0x88,
+    0xc3, 0x22, 0x00, 0xdd, 0xfb, 0xff, 0xfc, 0xff, 0xff, 0xc7, 0x3f, 0x01, 0x10, 0x87, 0x05, 0x00, 0xba,
+    0xf7, 0xff,
+];
+
+fn brotli(body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+#[tokio::test]
+async fn a_brotli_bomb_is_refused() {
+    assert_code(ask(brotli(BROTLI_BOMB), Limits::default()).await, "decoded_too_large");
+    let wide = Limits { response_bytes: 64 << 20, ..Limits::default() };
+    assert_eq!(ask(brotli(BROTLI_BOMB), wide).await.unwrap().body.len(), 64 << 20);
+}
+
+/// The window of a brotli stream is allocated whole, before a byte of it is decoded.
+#[tokio::test]
+async fn a_brotli_window_beyond_the_standard_is_refused() {
+    // "hello" with a window of 1 GiB.
+    let large = [0x11, 0x1e, 0x08, 0x00, 0x02, 0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x03];
+    assert_code(ask(brotli(&large), Limits::default()).await, "coding_invalid");
+    // The first byte alone in its piece.
+    let chunks = [b"1\r\n\x11\r\na\r\n", &large[1..], b"\r\n0\r\n\r\n"].concat();
+    let head = b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ntransfer-encoding: chunked\r\n\r\n";
+    assert_code(ask([&head[..], &chunks].concat(), Limits::default()).await, "coding_invalid");
+}
+
+#[tokio::test]
+async fn bytes_after_a_compressed_body_are_refused() {
+    let hello = [0x0b, 0x02, 0x80, b'h', b'e', b'l', b'l', b'o', 0x03];
+    assert_eq!(&ask(brotli(&hello), Limits::default()).await.unwrap().body[..], b"hello");
+    let more = [&hello[..], b"hidden"].concat();
+    assert_code(ask(brotli(&more), Limits::default()).await, "coding_invalid");
+}
+
+#[tokio::test]
+async fn trailers_and_extensions_without_end_are_refused() {
+    for (chunk, more) in [("0\r\n", "x: a\r\n"), ("0\r\nx: ", "aaaaaaaa"), ("1;", "a=b;")] {
+        let server = Server::start(move |_head, stream| {
+            let head = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunk}");
+            send(stream, head.as_bytes());
+            let more = more.repeat(1000);
+            while stream.write_all(more.as_bytes()).is_ok() {}
+        });
+        // The deadline is not what ends it.
+        let result = Client::new(&[server.port]).get(&server.url("/"), &Arc::new(Asked::default())).await;
+        let code = result.map(|_| ()).unwrap_err().code();
+        assert!(["response_invalid", "headers_too_large"].contains(&code), "{chunk} {more}: {code}");
+    }
+}
+
 #[tokio::test]
 async fn a_coding_that_was_not_offered_is_refused() {
-    for coding in ["deflate", "zstd", "gzip, gzip"] {
+    for coding in
+        ["deflate", "zstd", "gzip, gzip", "br, gzip", "identity, br", "gzip\r\ncontent-encoding: br"]
+    {
         let answer = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\n\r\nhi");
         assert_code(ask(answer, Limits::default()).await, "coding_unsupported");
     }

@@ -2,14 +2,18 @@
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
+    io::Read as _,
     net::TcpStream,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, atomic::AtomicUsize, mpsc},
     time::Duration,
 };
 
 use portcullis_egress::{FetchError, Limits, NameSettings, Response};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
 
 use crate::world::{
     Asked, Authority, Client, Server, assert_code, ok, read_head, redirect, send, server_config,
@@ -34,9 +38,13 @@ fn serve(config: Arc<ServerConfig>, answer: String, ends_well: bool) -> Server {
 }
 
 async fn get(authority: &Authority, server: &Server) -> Result<Response, FetchError> {
+    get_trusting(&authority.pem, server).await
+}
+
+async fn get_trusting(pem: &str, server: &Server) -> Result<Response, FetchError> {
     let names =
         NameSettings { hosts: "127.0.0.1 good.test".to_owned(), ..NameSettings::of_servers(Vec::new()) };
-    let client = Client::with(&[server.port], names, &authority.pem);
+    let client = Client::with(&[server.port], names, pem);
     client.get(&format!("https://good.test:{}/", server.port), &Arc::new(Asked::default())).await
 }
 
@@ -110,4 +118,91 @@ async fn a_server_that_does_not_speak_tls_is_left() {
     let judge = Arc::new(Asked { limits, ..Asked::default() });
     let url = format!("https://127.0.0.1:{}/", server.port);
     assert_code(Client::new(&[server.port]).get(&url, &judge).await, "connect_timeout");
+}
+
+/// The host of the URL is the name that the server is asked for, and the name that its certificate must have.
+#[tokio::test]
+async fn the_server_is_asked_for_the_host_of_the_url() {
+    let (names, seen) = mpsc::channel();
+    let authority = Authority::new();
+    let config = authority.issue(&params("good.test"));
+    let server = Server::listen(move |stream, _count| {
+        let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+        let head = read_head(&mut stream);
+        if !head.is_empty() {
+            names.send((stream.conn.server_name().map(str::to_owned), head)).unwrap();
+            send(&mut stream, ok("hi").as_bytes());
+        }
+    });
+    get(&authority, &server).await.unwrap();
+    let (name, head) = seen.recv().unwrap();
+    assert_eq!(name.as_deref(), Some("good.test"));
+    assert!(head.contains(&format!("\r\nhost: good.test:{}\r\n", server.port)), "{head}");
+}
+
+fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem.as_bytes()).map(Result::unwrap).collect()
+}
+
+/// Certificates of `weak/`, made with `openssl ca` for the years 2000 to 2999: the same key and name, signed with
+/// SHA-256 by an authority of 2048 bits, with SHA-1 by that authority, and with SHA-256 by one of 1024 bits.
+#[tokio::test]
+async fn a_weak_signature_is_refused() {
+    let (good, small) = (include_str!("weak/ca.pem"), include_str!("weak/small_ca.pem"));
+    for (authority, leaf, is_taken) in [
+        (good, include_str!("weak/by_sha256.pem"), true),
+        (good, include_str!("weak/by_sha1.pem"), false),
+        (small, include_str!("weak/by_small_ca.pem"), false),
+    ] {
+        let key = PrivateKeyDer::from_pem_slice(include_bytes!("weak/key.pem")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(certificates(leaf), key)
+            .unwrap();
+        let server = serve(Arc::new(config), ok("hi"), true);
+        let result = get_trusting(authority, &server).await;
+        if is_taken {
+            assert_eq!(&result.unwrap().body[..], b"hi");
+        } else {
+            assert_code(result, "tls_failed");
+        }
+    }
+}
+
+/// A `ServerHello` (RFC 5246, 7.4.1.3) that chooses this version and cipher suite.
+fn server_hello(version: [u8; 2], suite: [u8; 2]) -> Vec<u8> {
+    const NO_SESSION: u8 = 0;
+    const NO_COMPRESSION: u8 = 0;
+    let body = [&version[..], &[7; 32], &[NO_SESSION], &suite, &[NO_COMPRESSION]].concat();
+    let length = |bytes: usize| u16::try_from(bytes).unwrap().to_be_bytes();
+    let message = [&[2, 0][..], &length(body.len()), &body].concat();
+    [&[22][..], &version, &length(message.len()), &message].concat()
+}
+
+#[tokio::test]
+async fn an_old_version_or_a_weak_cipher_is_refused() {
+    const ECDHE_AES_CBC: [u8; 2] = [0xc0, 0x13];
+    for (version, suite) in [
+        ([3, 0], [0x00, 0x0a]),
+        ([3, 1], ECDHE_AES_CBC),
+        ([3, 2], ECDHE_AES_CBC),
+        ([3, 3], ECDHE_AES_CBC),
+        // RSA key exchange, RC4, export, none at all.
+        ([3, 3], [0x00, 0x2f]),
+        ([3, 3], [0x00, 0x05]),
+        ([3, 3], [0x00, 0x03]),
+        ([3, 3], [0x00, 0x00]),
+    ] {
+        let server = Server::listen(move |mut stream, _count| {
+            // The hello of the client, and not of a canary's attempt.
+            if stream.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {
+                send(&mut stream, &server_hello(version, suite));
+                let _closed = std::io::copy(&mut stream, &mut std::io::sink());
+            }
+        });
+        assert_code(get(&Authority::new(), &server).await, "tls_failed");
+    }
 }

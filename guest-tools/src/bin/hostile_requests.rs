@@ -19,7 +19,13 @@ async fn requests(
     /// How many bytes of each body to read; the responses stay open.
     #[arg(default = 1_000_000)]
     take: u64,
+    /// A file to read before.
+    #[arg(default = "")]
+    first: &str,
 ) -> Result<String, ToolError> {
+    if !first.is_empty() {
+        std::fs::read(first).map_err(|error| ToolError::failed(error.to_string()))?;
+    }
     let mut open = Vec::new();
     let mut said = Vec::new();
     for _ in 0..times {

@@ -85,7 +85,7 @@ fn is_invisible(character: char) -> bool {
         // No width: soft hyphen, fillers, zero-width space, word joiner, invisible operators, byte order mark.
         | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
-        | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
         // Tags and the supplement of variation selectors, which can spell whole texts.
         | '\u{e0000}'..='\u{e0fff}')
 }

@@ -7,9 +7,9 @@ use super::{
 };
 
 /// Elements without readable content.
-const UNREAD: [&str; 19] = [
+const UNREAD: [&str; 22] = [
     "script", "style", "template", "svg", "canvas", "iframe", "object", "embed", "applet", "audio", "video",
-    "input", "select", "button", "datalist", "link", "meta", "map", "title",
+    "input", "select", "button", "datalist", "link", "meta", "map", "title", "noframes", "progress", "meter",
 ];
 
 /// Cleans a tree in place.
@@ -17,7 +17,11 @@ pub(super) fn clean(tree: &mut Tree) {
     let elements: Vec<NodeId> = tree.elements().collect();
     for id in &elements {
         let name = tree.name(*id);
-        if UNREAD.contains(&name) || is_hidden(tree, *id) || is_mark_of_heading(tree, *id) {
+        if UNREAD.contains(&name)
+            || is_hidden(tree, *id)
+            || is_mark_of_heading(tree, *id)
+            || is_long_parenthesis(tree, *id)
+        {
             tree.remove(*id);
         } else if name == "math" {
             formula(tree, *id);
@@ -50,6 +54,11 @@ fn is_mark_of_heading(tree: &Tree, id: NodeId) -> bool {
     tree.name(id) == "a"
         && tree.attribute(id, "href").is_some_and(|target| target.contains('#'))
         && matches!(tree.text(id, 16).trim(), "#" | "¶" | "§" | "🔗")
+}
+
+/// An `<rp>`, which browsers hide, with more than the parenthesis that it is for.
+fn is_long_parenthesis(tree: &Tree, id: NodeId) -> bool {
+    tree.name(id) == "rp" && tree.text(id, 16).trim().chars().count() > 1
 }
 
 /// Puts a formula's source in place of its elements.

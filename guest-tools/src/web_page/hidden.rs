@@ -4,12 +4,16 @@
 
 use super::tree::{NodeId, Tree};
 
+/// The attributes that can hide an element.
+pub(super) const HIDING: [&str; 4] = ["hidden", "aria-hidden", "style", "popover"];
+
 /// Whether a browser would not show an element.
 pub(super) fn is_hidden(tree: &Tree, id: NodeId) -> bool {
     let attribute = |name| tree.attribute(id, name);
     attribute("hidden").is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
         || attribute("aria-hidden").is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
         || (tree.name(id) == "dialog" && attribute("open").is_none())
+        || attribute("popover").is_some()
         || attribute("style").is_some_and(hides)
         || is_pixel(tree, id)
 }
@@ -23,12 +27,14 @@ fn is_pixel(tree: &Tree, id: NodeId) -> bool {
 }
 
 /// Whether a `style` hides its element.
-fn hides(style: &str) -> bool {
-    let style = style.to_ascii_lowercase();
+pub(super) fn hides(style: &str) -> bool {
+    let style = unescaped(style).to_ascii_lowercase();
     let mut zero_size = false;
     let mut clipped = false;
     let mut absolute = false;
     let mut outside = false;
+    let mut transparent = false;
+    let mut painted = false;
     for declaration in split_declarations(&style) {
         let Some((name, value)) = declaration.split_once(':') else { continue };
         let (name, value) = (name.trim(), value.replace("!important", ""));
@@ -38,28 +44,85 @@ fn hides(style: &str) -> bool {
             "visibility" if matches!(value, "hidden" | "collapse") => return true,
             "content-visibility" if value == "hidden" => return true,
             "opacity" if number(value).is_some_and(|opacity| opacity < 0.05) => return true,
-            "font-size"
-                if number(value).is_some_and(|size| size < 0.1 || (size <= 1.0 && value.ends_with("px"))) =>
+            "font-size" if is_tiny(value) => return true,
+            // `bold 0/0 a`: the size is the first length.
+            "font"
+                if value.split_whitespace().any(|part| is_tiny(part.split('/').next().unwrap_or(part))) =>
             {
                 return true;
             }
+            "filter" if value.contains("opacity(0)") || value.contains("opacity(0%)") => return true,
+            "color" | "-webkit-text-fill-color" => transparent |= is_transparent(value),
+            // The letters let the background through.
+            "background-clip" | "-webkit-background-clip" => painted |= value == "text",
             "clip" if value.starts_with("rect(") && is_empty_rectangle(value) => return true,
-            "clip-path" if value.starts_with("inset(50%") || value.starts_with("inset(100%") => return true,
-            "transform" if value.contains("scale(0)") => return true,
-            "text-indent" if number(value).is_some_and(|indent| indent < -900.0) => return true,
-            "width" | "height" | "max-height" | "max-width" => {
-                zero_size |=
-                    number(value).is_some_and(|size| size < 0.1 || (size <= 1.0 && value.ends_with("px")));
-            }
+            "clip-path" if EMPTY_SHAPES.iter().any(|shape| value.starts_with(shape)) => return true,
+            "scale" if number(value) == Some(0.0) => return true,
+            "transform" if is_away(value) => return true,
+            "text-indent" | "margin-left" | "margin-top" if is_far(value) => return true,
+            "width" | "height" | "max-height" | "max-width" => zero_size |= is_tiny(value),
             "overflow" => clipped |= matches!(value, "hidden" | "clip"),
             "position" => absolute |= matches!(value, "absolute" | "fixed"),
-            "left" | "top" | "right" | "margin-left" => {
-                outside |= number(value).is_some_and(|offset| offset < -900.0);
-            }
+            "left" | "top" | "right" | "bottom" => outside |= is_far(value),
+            "inset" => outside |= value.split_whitespace().any(is_far),
             _ => {}
         }
     }
-    (zero_size && clipped) || (absolute && outside)
+    (zero_size && clipped) || (absolute && outside) || (transparent && !painted)
+}
+
+/// Shapes of a clip that leave nothing.
+const EMPTY_SHAPES: [&str; 4] = ["inset(50%", "inset(100%", "circle(0", "ellipse(0"];
+
+fn is_tiny(value: &str) -> bool {
+    number(value).is_some_and(|size| size < 0.1 || (size <= 1.0 && value.ends_with("px")))
+}
+
+fn is_far(value: &str) -> bool {
+    number(value).is_some_and(|offset| offset < -900.0)
+}
+
+/// Whether a `transform` makes its element a point, or moves it out of sight.
+fn is_away(value: &str) -> bool {
+    value.split(')').filter_map(|function| function.split_once('(')).any(|(name, arguments)| {
+        let mut arguments = arguments.split(',').map(str::trim);
+        match name.trim() {
+            "scale" | "scalex" | "scaley" | "scale3d" => arguments.any(|part| number(part) == Some(0.0)),
+            "translate" | "translatex" | "translatey" | "translate3d" => arguments.any(is_far),
+            _ => false,
+        }
+    })
+}
+
+/// `transparent`, or a colour whose opacity is nothing.
+fn is_transparent(value: &str) -> bool {
+    let opacity = value.strip_suffix(')').and_then(|value| match value.contains('/') {
+        true => value.rsplit('/').next(),
+        false if value.starts_with("rgba(") || value.starts_with("hsla(") => value.rsplit(',').next(),
+        false => None,
+    });
+    value == "transparent" || opacity.and_then(|part| number(part.trim())).is_some_and(|part| part < 0.05)
+}
+
+/// A style with its escapes read (CSS Syntax, section 4.3.7): `d\69splay` is `display`.
+fn unescaped(style: &str) -> String {
+    const MAX_DIGITS: usize = 6;
+    let mut plain = String::with_capacity(style.len());
+    let mut rest = style;
+    while let Some((before, after)) = rest.split_once('\\') {
+        plain.push_str(before);
+        let digits = after.bytes().take(MAX_DIGITS).take_while(u8::is_ascii_hexdigit).count();
+        if digits == 0 {
+            rest = after;
+            continue;
+        }
+        let code = u32::from_str_radix(&after[..digits], 16).ok();
+        plain.push(code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER));
+        rest = &after[digits..];
+        rest = rest.strip_prefix([' ', '\t', '\n']).unwrap_or(rest);
+    }
+    plain.push_str(rest);
+    plain
 }
 
 /// The declarations of a style, without comments.
@@ -117,6 +180,23 @@ mod tests {
             "div style='clip: rect(0 0 0 0)'",
             "div style='clip-path:inset(50%)'",
             "img width=1 height=1",
+            "div popover",
+            "div style='d\\69splay:none'",
+            "div style='d\\000069 splay:n\\6f ne'",
+            "div style='\\display:none'",
+            "div style='font:0/0 a'",
+            "div style='font: bold 1px serif'",
+            "div style='filter:opacity(0)'",
+            "div style='color:transparent'",
+            "div style='color:rgba(1,2,3,0)'",
+            "div style='color:rgb(1 2 3 / 0%)'",
+            "div style='transform:scale(0,0)'",
+            "div style='transform:rotate(1deg) translateX(-9999px)'",
+            "div style='scale:0'",
+            "div style='clip-path:circle(0)'",
+            "div style='position:fixed;bottom:-9999px'",
+            "div style='position:absolute;inset:0 auto auto -9999px'",
+            "div style='margin-left:-9999px'",
         ] {
             check(tag, true);
         }
@@ -136,6 +216,12 @@ mod tests {
             "div style='left:-9999px'",
             "div style='nodisplay:none;:;x'",
             "div style='/*'",
+            "div style='color:rgba(1,2,3,.8)'",
+            "div style='color:transparent;background-clip:text'",
+            "div style='font: 700 12px/1 serif'",
+            "div style='transform:translate(-50%,-50%) scale(1.02)'",
+            "div style='margin-left:-10px;inset:0'",
+            "div style='background:url(a\\'",
         ] {
             check(tag, false);
         }

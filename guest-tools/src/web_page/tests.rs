@@ -81,6 +81,110 @@ fn hidden_text_is_dropped() {
     check("<p>a</p><p hidden>b</p><div style='display:none'><p>c</div><span aria-hidden=true>d</span>", "a");
     check("<p>a\u{202e}b\u{1b}[31mc\u{e0041}&#x1b;[0m&#8238;d", "abcd");
     check("<script>x</script><style>y</style><!-- z --><template>t</template><p>a", "a");
+    for hidden in [
+        "<![CDATA[b>",
+        "<!b>",
+        "<?b>",
+        "</ b>",
+        "<noframes>b</noframes>",
+        "<noembed>b</noembed>",
+        "<iframe srcdoc='<p>b'>b</iframe>",
+        "<object>b</object>",
+        "<video>b</video>",
+        "<canvas>b</canvas>",
+        "<progress>b</progress>",
+        "<meter>b</meter>",
+        "<ruby><rp>b c</rp></ruby>",
+        "<div popover>b</div>",
+        "<dialog>b</dialog>",
+        "<input type=hidden value=b>",
+        "<datalist><option>b</datalist>",
+        "<svg><text>b</text><title>b</title><foreignObject><p>b</foreignObject></svg>",
+        "<template><p>b</template>",
+        "<p style='d\\69splay:none'>b</p>",
+    ] {
+        check(&format!("<p>a</p>{hidden}"), "a");
+    }
+}
+
+#[test]
+fn an_element_is_hidden_behind_any_number_of_attributes() {
+    let many: String = (0..200).map(|n| format!(" a{n}=1")).collect();
+    let long = format!("/*{}*/display:none", "x".repeat(20_000));
+    let shown = format!("background:url(data:{})", "x".repeat(20_000));
+    check(&format!("<p>a</p><p{many} hidden>b</p><p{many} style=display:none>c</p>"), "a");
+    check(&format!("<p>a</p><p style='{long}'>b</p><p style='{shown}'>c</p>"), "a\n\nc");
+}
+
+#[test]
+fn links_lead_to_the_web_only() {
+    for target in [
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        "java&#x73;cript:alert(1)",
+        "java\tscript:alert(1)",
+        "&#1;javascript:alert(1)",
+        "data:text/html,x",
+        "vbscript:x",
+        "blob:https://a.example/x",
+        "file:///etc/passwd",
+        "view-source:https://a.example/",
+        "intent://x#Intent;end",
+    ] {
+        check(&format!("<p><a href=\"{target}\">b</a> c"), "b c");
+        let shown = text_of(page(&format!("<a href=\"{target}\" src='{target}'>b</a>"), PageFormat::Html));
+        assert_eq!(shown, "<a>b</a>", "{target}");
+    }
+    let active = "<form action=//e><button formaction=//e>x</button><p background=//e ping=//e srcset=//e \
+        xlink:href=javascript:x onload=x style=x>b</p></form><meta http-equiv=refresh content='0;url=//e'>\
+        <base href=javascript:x><link rel=x href=//e><svg onload=x><a href=//e></svg><math href=javascript:x>";
+    let shown = text_of(page(active, PageFormat::Html));
+    assert_eq!(shown, "<form><p>b</p></form><span></span>");
+}
+
+#[test]
+fn a_base_of_another_site_is_followed_openly() {
+    let html = "<base href='//evil.example/a/'><base href=/second><p><a href=b>c</a>";
+    check(html, "[c](https://evil.example/a/b)");
+}
+
+#[test]
+fn an_encoding_hides_no_markup() {
+    let read = |bytes: &[u8], content_type| {
+        let source = PageSource { bytes, content_type: Some(content_type), url: "https://a.example/" };
+        text_of(read_page(source, PageFormat::Html, PageEffort::Extract))
+    };
+    // UTF-7 is no encoding of the web.
+    assert_eq!(read(b"+ADw-p hidden+AD4-a", "text/html; charset=utf-7"), "+ADw-p hidden+AD4-a");
+    // Escape sequences of ISO-2022-JP are read before the markup, as browsers read them.
+    let escaped = b"<p>a\x1b(B<script>b</script>\x1b$B\x1b(Bc";
+    assert_eq!(read(escaped, "text/html; charset=iso-2022-jp"), "<p>ac</p>");
+    // Encodings that browsers refuse give no text at all.
+    assert_eq!(read(b"<p>a", "text/html; charset=hz-gb-2312"), "\u{fffd}");
+    let wide: Vec<u8> = "<p>a<script>b</script>\u{202e}c".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(read(&wide, "text/html; charset=utf-16le"), "<p>ac</p>");
+}
+
+#[test]
+fn a_title_is_one_plain_line() {
+    let html = "<title>a\u{1b}[31m\u{202e}b&#x1b;]0;x&#7;\n\r\n# c <b>d</b></title><p>e";
+    assert_eq!(page(html, PageFormat::Text).title.as_deref(), Some("ab # c <b>d</b>"));
+    let long = format!("<title>{}</title><p>e", "\u{e9}".repeat(10_000));
+    assert!(page(&long, PageFormat::Text).title.is_some_and(|title| title.len() <= 300));
+}
+
+#[test]
+fn an_image_is_what_its_bytes_are() {
+    let read = |bytes: &[u8], content_type| {
+        let source = PageSource { bytes, content_type: Some(content_type), url: "https://a.example/" };
+        let page = read_page(source, PageFormat::Markdown, PageEffort::Extract);
+        (matches!(page.content, PageContent::Image), page.media_type)
+    };
+    assert_eq!(read(b"\x89PNG\r\n\x1a\n", "text/html"), (true, "image/png".to_owned()));
+    assert_eq!(read(b"\xff\xd8\xff\xe0", "image/png"), (true, "image/jpeg".to_owned()));
+    for lying in [&b"<p>text"[..], b"", b"MZ\x90", b"%PDF-1.7", b"<svg onload=x>"] {
+        assert!(!read(lying, "image/png").0, "{lying:?}");
+    }
 }
 
 #[test]

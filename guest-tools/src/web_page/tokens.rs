@@ -3,7 +3,7 @@
 //! Each byte is looked at a bounded number of times, and a tag has a bounded number of attributes, so that the
 //! time is linear in the length for every input. Comments, doctypes and processing instructions are skipped.
 
-use super::entities::decode;
+use super::{entities::decode, hidden};
 
 /// The most attributes of a tag; further ones are skipped. Known parsers compare each with all before it.
 const MAX_ATTRIBUTES: usize = 64;
@@ -139,8 +139,9 @@ impl<'a> Tokens<'a> {
             }
             closed = false;
             let (name, value) = self.attribute();
-            let known =
-                attributes.len() >= MAX_ATTRIBUTES || attributes.iter().any(|(other, _)| *other == name);
+            // A page could else put what hides an element behind many others.
+            let is_full = attributes.len() >= MAX_ATTRIBUTES && !hidden::HIDING.contains(&name.as_str());
+            let known = is_full || attributes.iter().any(|(other, _)| *other == name);
             if !known && !is_unused(&name) {
                 attributes.push((name, value));
             }
@@ -178,7 +179,10 @@ impl<'a> Tokens<'a> {
         };
         self.position += next;
         let value = if to - from > MAX_VALUE_BYTES {
-            String::new()
+            match name == "style" && hidden::hides(&decode(&rest[from..to], InAttribute::Yes)) {
+                true => "display:none".to_owned(),
+                false => String::new(),
+            }
         } else {
             decode(&rest[from..to], InAttribute::Yes)
         };
@@ -252,10 +256,7 @@ fn skipped(text: &str) -> usize {
     if let Some(comment) = bytes.strip_prefix(b"<!--") {
         return memchr::memmem::find(comment, b"-->").map_or(bytes.len(), |end| 4 + end + 3);
     }
-    // `<![CDATA[` is a comment in HTML that ends at `>`; its text is kept, as in XHTML.
-    if bytes.starts_with(b"<![CDATA[") {
-        return 9;
-    }
+    // With `<![CDATA[`, which is a comment in HTML: a reader does not see its text.
     memchr::memchr(b'>', bytes).map_or(bytes.len(), |end| end + 1)
 }
 

@@ -9,14 +9,15 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{Answer, World, approving};
 use portcullis_tools::{
     Caller, ToolRegistry,
     approval::{ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, question},
     new_call,
 };
-use portcullis_types::ToolErrorKind;
+use portcullis_types::{ToolErrorKind, ToolEvent};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 /// Approves, counts the questions, and keeps approvals for the session as a front end does.
 #[derive(Default)]
@@ -169,4 +170,120 @@ async fn a_label_of_a_mount_needs_its_use_and_not_its_grant() {
     let _written = call(&registry, &caller, "file_write", write.clone()).await.text();
     let _read = call(&registry, &caller, "file_read", json!({ "path": "/tmp/a" })).await.text();
     call(&registry, &caller, "file_write", write).await.refused(ToolErrorKind::Denied, "flow_denied");
+}
+
+/// A world whose guest `tells_early` reads the vault, and whose runs write nothing after that.
+fn telling() -> World {
+    let reader = "[tools.tells_early]\nprofile = \"FileReadOnly\"\ntimeout = \"30s\"\n";
+    with_secret(World::new().with_policy(&format!("{reader}{}", flow("vault", "write:shared", "deny"))))
+}
+
+/// A caller, and what tells that a partial result has come.
+fn watching() -> (Caller, Arc<Notify>) {
+    let (mut caller, told) = (Caller::new("tester", "r"), Arc::new(Notify::new()));
+    let tells = Arc::clone(&told);
+    caller.on_update = Some(Arc::new(move |partial| {
+        assert_eq!(partial.joined_text(), "secret");
+        tells.notify_one();
+    }));
+    (caller, told)
+}
+
+/// A partial result leaves a call before its end, and another call may run beside it.
+#[tokio::test]
+async fn a_read_under_way_counts_before_it_ends() {
+    let world = telling();
+    let registry = world.registry_with(&["tells_early"]).await;
+    let (reader, told) = watching();
+    let write = json!({ "path": "/shared/a", "content": "secret" });
+    let reading = call(&registry, &reader, "tells_early", json!({ "path": "/vault/key" }));
+    let beside = async {
+        told.notified().await;
+        let answer = call(&registry, &run("r", &Arc::default()), "file_write", write.clone()).await;
+        answer.refused(ToolErrorKind::Denied, "flow_denied");
+        let _written =
+            call(&registry, &run("other", &Arc::default()), "file_write", write.clone()).await.text();
+        reader.cancel.cancel();
+    };
+    let (ended, ()) = tokio::join!(reading, beside);
+    assert_eq!(ended.error().kind(), ToolErrorKind::Cancelled, "{ended:?}");
+    call(&registry, &run("r", &Arc::default()), "file_write", write)
+        .await
+        .refused(ToolErrorKind::Denied, "flow_denied");
+}
+
+#[tokio::test]
+async fn a_read_counts_whose_caller_has_left() {
+    let world = telling();
+    let registry = world.registry_with(&["tells_early"]).await;
+    let (reader, told) = watching();
+    tokio::select! {
+        ended = call(&registry, &reader, "tells_early", json!({ "path": "/vault/key" })) => panic!("{ended:?}"),
+        () = told.notified() => {}
+    }
+    let write = json!({ "path": "/shared/a", "content": "secret" });
+    let answer = call(&registry, &run("r", &Arc::default()), "file_write", write).await;
+    answer.refused(ToolErrorKind::Denied, "flow_denied");
+}
+
+/// A guest that only could read the vault labels nothing, whether it runs or has been dropped.
+#[tokio::test]
+async fn a_read_elsewhere_brings_no_label_of_the_vault() {
+    let world = telling();
+    world.put("key", "secret");
+    let registry = world.registry_with(&["tells_early"]).await;
+    let (reader, told) = watching();
+    let write = json!({ "path": "/shared/a", "content": "x" });
+    tokio::select! {
+        ended = call(&registry, &reader, "tells_early", json!({ "path": "/shared/key" })) => panic!("{ended:?}"),
+        () = async {
+            told.notified().await;
+            let _written =
+                call(&registry, &run("r", &Arc::default()), "file_write", write.clone()).await.text();
+        } => {}
+    }
+    let _written = call(&registry, &run("r", &Arc::default()), "file_write", write).await.text();
+}
+
+/// A call that waits for its mount is judged again when its turn comes.
+#[tokio::test]
+async fn a_call_that_waited_is_judged_by_what_was_read_meanwhile() {
+    let holder = "[tools.loop_forever]\nprofile = \"FileReadWrite\"\ntimeout = \"30s\"\n";
+    let rules = format!("{holder}{}", flow("vault", "write:shared", "deny"));
+    let world = with_secret(World::new().with_policy(&rules));
+    let registry = world.registry_with(&["loop_forever"]).await;
+    let (holder, has_begun) = listening_for(|event| matches!(event, ToolEvent::Started { .. }));
+    let (writer, has_asked) = listening_for(|event| matches!(event, ToolEvent::Requested { .. }));
+    let writing = async {
+        has_begun.notified().await;
+        call(&registry, &writer, "file_write", json!({ "path": "/shared/a", "content": "secret" })).await
+    };
+    let meanwhile = async {
+        has_asked.notified().await;
+        // The writer has nothing to wait for but its mount.
+        for _ in 0..64 {
+            tokio::task::yield_now().await;
+        }
+        assert!(read_vault(&registry, &writer).await.text().contains("secret"));
+        holder.cancel.cancel();
+    };
+    let held = call(&registry, &holder, "loop_forever", json!({}));
+    let (held, written, ()) = tokio::join!(held, writing, meanwhile);
+    assert_eq!(held.error().kind(), ToolErrorKind::Cancelled, "{held:?}");
+    written.refused(ToolErrorKind::Denied, "flow_denied");
+    assert!(!world.shared("a").exists());
+    let row = world.rows().into_iter().find(|row| &*row.tool == "file_write").expect("a row");
+    assert_eq!(row.flow_rule.as_deref(), Some("flow[vault -> write:shared]"));
+}
+
+/// An approving caller, and what tells of such an event.
+fn listening_for(event: fn(&ToolEvent) -> bool) -> (Caller, Arc<Notify>) {
+    let (mut caller, told) = (approving(), Arc::new(Notify::new()));
+    let tells = Arc::clone(&told);
+    caller.on_event = Some(Arc::new(move |found| {
+        if event(found) {
+            tells.notify_one();
+        }
+    }));
+    (caller, told)
 }

@@ -322,3 +322,45 @@ async fn a_guest_never_gets_the_secret_that_its_requests_carry() {
     assert!(calls[1].labels.iter().any(|label| &**label == "secret:key"), "{:?}", calls[1]);
     assert!(!format!("{rows:?}").contains("canary"));
 }
+
+/// One call reads and sends: no later call is judged, so each request is.
+#[tokio::test]
+async fn a_file_that_a_call_has_read_counts_for_its_own_requests() {
+    let server = serve(|_| server::answer("text/plain", b"hi"));
+    let world = world(&server, "requests", "\"GET\"")
+        .with_policy_edit(
+            "[profiles.Api]\n",
+            "[profiles.Api]\nmounts = { shared = \"read\", tmp = \"read\" }\n",
+        )
+        .with_policy(
+            "[[flow]]\nafter = [\"mount:shared\", \"web\"]\nthen = [\"network\"]\napproval = \"deny\"\n",
+        );
+    world.put("note", "secret");
+    std::fs::write(world.workspace().join("tmp/note"), "no secret").expect("writable");
+    let registry = registry(&world, "requests", &module("requests", &server)).await;
+    let url = format!("{}/", origin(&server));
+    let of_run = |run: &str| {
+        let mut caller = approving();
+        run.clone_into(&mut caller.run_id);
+        caller
+    };
+    let ask = async |run: &str, arguments: Value| {
+        let call = new_call("requests", arguments.to_string());
+        Answer(registry.execute_with_policy(call, &of_run(run)).await)
+    };
+    // A request and the next one of the same call are one thing to approve of.
+    let said = ask("one", json!({"url": url, "times": 2, "first": "/tmp/note"})).await.text();
+    assert_eq!(said.matches("\"text\":\"hi\"").count(), 2, "{said}");
+    ask("one", json!({"url": url})).await.refused(ToolErrorKind::Denied, "flow_denied");
+    let said = ask("two", json!({"url": url, "times": 2, "first": "/shared/note"})).await.text();
+    assert_eq!(said.matches("\"code\":\"flow_denied\"").count(), 2, "{said}");
+    assert_eq!(server.requests(), 2);
+    let rows = world.rows();
+    let refused = rows.iter().filter(|row| row.confinement.is_some_and(|it| it.as_str() == "egress"));
+    let refused: Vec<_> = refused.filter(|row| row.flow_rule.is_some()).collect();
+    assert_eq!(refused.len(), 2, "{rows:#?}");
+    for row in refused {
+        assert_eq!(row.flow_rule.as_deref(), Some("flow[mount:shared -> network]"));
+        assert!(row.labels.iter().any(|label| &**label == "mount:shared"), "{row:#?}");
+    }
+}

@@ -9,6 +9,7 @@ mod core_tools;
 mod embedding;
 mod files;
 mod flow;
+mod flow_attacks;
 mod guest_http;
 mod hints;
 mod hostile;

@@ -6,7 +6,7 @@ use portcullis_types::display::{
     text,
 };
 
-use super::ApprovalRequest;
+use super::{ApprovalRequest, origin};
 
 /// The number of subjects (paths, addresses, commands) that a question shows. A call with more says how many
 /// more.
@@ -71,6 +71,12 @@ fn touches(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) {
         grant.mounts.iter().map(|mount| format!("/{} ({})", mount.name, mount.access)).collect();
     let mounts = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
     line("may touch", &format!("{mounts}; profile {}", grant.profile), LineLimit::FEW);
+    if let Some(network) = &grant.network {
+        let methods: Vec<&str> = network.methods.iter().map(|method| method.as_str()).collect();
+        let hosts: Vec<String> = network.hosts.iter().take(MAX_NAMES).map(ToString::to_string).collect();
+        let more = if network.hosts.len() > MAX_NAMES { ", and more" } else { "" };
+        line("may request", &format!("{}{more} by {}", hosts.join(", "), methods.join(", ")), LineLimit::FEW);
+    }
     for subject in grant.subjects.iter().take(MAX_NAMES) {
         let (argument, what, value) = match subject {
             RequestedSubject::Path { argument, path, access } => (argument, access.as_str(), path.as_str()),
@@ -79,6 +85,9 @@ fn touches(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) {
         };
         // The value comes last: text of ours behind it could be taken for a part of it.
         line("names", &format!("{what}, `{argument}`: {value}"), LineLimit::MANY);
+        if let Some(origin) = origin(subject) {
+            line("which leads to", &origin, LineLimit::FEW);
+        }
     }
     for secret in grant.secrets_of_subjects() {
         line("carries", &format!("the secret `{}`, which the host attaches", secret.name), LineLimit::FEW);
@@ -215,6 +224,50 @@ mod tests {
         let carries = "carries: the secret `api`, which the host attaches\n";
         assert!(shown("https://a.example/x").contains(carries), "{}", shown("https://a.example/x"));
         assert!(!shown("https://b.example/x").contains("carries"));
+    }
+
+    #[test]
+    fn the_question_says_where_an_address_really_leads() {
+        let text =
+            DEFAULT_POLICY.replace("hosts = [\"https://*\"]", "hosts = [\"https://*\", \"http://*:81\"]");
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "test", text: &text },
+            overlay: None,
+            sandbox_tier: SandboxTier::Process,
+        })
+        .expect("loads");
+        let Some(request) = Operation::WEB_FETCH.steps.first() else { panic!("it has a step") };
+        let facts = ToolFacts {
+            name: ToolName::parse(*request).expect("a name"),
+            declared_tier: None,
+            declared_policy: ToolPolicy::Auto,
+            declared_timeout: None,
+            declared_max_output: None,
+            roles: Vec::new(),
+            origin: ToolOrigin::ShippedOperation,
+            standing: Standing::Unpinned,
+        };
+        for (url, leads_to) in [
+            ("https://\u{430}pple.com/login", "https://xn--pple-43d.com"),
+            ("https://example.com.:443/?https://other.test", "https://example.com"),
+            ("http://0x8.010.8.8:81/", "http://8.8.8.8:81"),
+        ] {
+            let subjects = [RequestedSubject::Url { argument: "url".to_owned(), url: url.to_owned() }];
+            let run = RunFacts::default();
+            let Ok(grant) = policy.authorize(&CallRequest { tool: &facts, subjects: &subjects, run: &run })
+            else {
+                panic!("the policy allows it");
+            };
+            let mut shown = String::new();
+            touches(&mut |name, value, _| shown += &format!("{name}: {value}\n"), &grant);
+            assert_eq!(
+                shown,
+                format!(
+                    "may touch: no folder; profile Web\nmay request: http://*:81, https://* by GET, HEAD\n\
+                     names: fetch, `url`: {url}\nwhich leads to: {leads_to}\n"
+                )
+            );
+        }
     }
 
     #[test]

@@ -10,15 +10,15 @@ use portcullis_types::SafetyTier;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::ApprovalRequest;
+use super::{ApprovalRequest, origin};
 
 /// How many approvals a session keeps at most. After that each call is asked about again.
 const MAX_KEPT: usize = 256;
 
 /// Calls that an approver has approved for the rest of a session.
 ///
-/// An approval covers later calls of the tool with other arguments, as long as mounts, profile, limits and
-/// everything else that the call may touch stay the same. Privileged tools, and calls that a flow rule asks about, have
+/// An approval covers later calls of the tool with other arguments, as long as mounts, profile, limits, the origins of
+/// addresses and everything else that the call may touch stay the same. Privileged tools, and calls that a flow rule asks about, have
 /// none: each of them is asked about.
 #[derive(Debug, Default)]
 pub struct SessionApprovals {
@@ -60,13 +60,15 @@ fn grants(request: &ApprovalRequest) -> impl Iterator<Item = &Grant> {
 }
 
 /// The hash that a session's approval is bound to: tool, tier, policy digest (modules included), and the
-/// grants without the subjects of the single call.
+/// grants. Of the subjects of the single call only the origins of addresses count: who approves of a page does not
+/// approve of every other site.
 fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
     let mut hasher = Sha256::new();
     let ApprovalRequest { tool, tier, unconfined, policy_digest, .. } = request;
     let head = format!("{tool}\0{tier}\0{unconfined}\0{policy_digest}\0");
     hasher.update(head);
     for grant in grants(request) {
+        let subjects = &grant.subjects;
         // A grant that cannot be serialised gets no key, so no approval is kept for it.
         let mut grant = serde_json::to_value(grant).ok()?;
         if let Value::Object(fields) = &mut grant {
@@ -74,6 +76,12 @@ fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
         }
         hasher.update(grant.to_string());
         hasher.update([0]);
+        for subject in subjects {
+            if let Some(origin) = origin(subject) {
+                hasher.update(origin);
+                hasher.update([0]);
+            }
+        }
     }
     Some(hasher.finalize().into())
 }
@@ -83,7 +91,9 @@ mod tests {
     use std::sync::Arc;
 
     use async_trait::async_trait;
-    use portcullis_policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
+    use portcullis_policy::{
+        DEFAULT_POLICY, LoadOptions, PolicySource, RequestedSubject, WorkspaceSecurityPolicy,
+    };
     use portcullis_types::SandboxTier;
 
     use super::*;
@@ -139,6 +149,33 @@ mod tests {
         let mut under_another_policy = first;
         under_another_policy.policy_digest.replace_range(..1, "x");
         assert!(!approvals.covers(&under_another_policy));
+    }
+
+    #[test]
+    fn a_session_approval_of_an_address_covers_its_origin_only() {
+        let approvals = SessionApprovals::default();
+        let of = |url: &str| {
+            let mut request = request("WorkspaceRead", "a");
+            request.grant.subjects =
+                vec![RequestedSubject::Url { argument: "url".to_owned(), url: url.to_owned() }];
+            request
+        };
+        approvals.keep(&of("https://docs.example/a"));
+        for covered in ["https://docs.example/b?c", "HTTPS://DOCS.example.:443/"] {
+            assert!(approvals.covers(&of(covered)), "{covered}");
+        }
+        for other in [
+            "https://evil.example/a",
+            "https://docs.example.evil.example/",
+            "https://docs.example:8443/",
+            "http://docs.example/",
+            "https://d\u{43e}cs.example/",
+        ] {
+            assert!(!approvals.covers(&of(other)), "{other}");
+        }
+        // An address that cannot be read is no other's.
+        approvals.keep(&of("https://["));
+        assert!(!approvals.covers(&of("http://[")));
     }
 
     #[test]

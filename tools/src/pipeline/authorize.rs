@@ -163,7 +163,7 @@ async fn grants(
 }
 
 /// Refuses the call, and notes the flow rule in the row, if it was one that denies.
-fn refuse_flow(denial: Denial, pending: &mut PendingRecord) -> ToolError {
+pub(super) fn refuse_flow(denial: Denial, pending: &mut PendingRecord) -> ToolError {
     if denial.code == DenialCode::FlowDenied {
         pending.row.flow_rule = Some(denial.rule.as_str().into());
     }

@@ -14,6 +14,7 @@ mod bound;
 mod call_log;
 mod caller_deadline;
 mod check;
+mod flow;
 mod heartbeat;
 mod hooks;
 mod host;

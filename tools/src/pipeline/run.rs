@@ -3,23 +3,20 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_policy::{FlowLabel, Grant};
+use portcullis_policy::Grant;
 use portcullis_types::{SafetyTier, ToolError, ToolEvent, ToolOutput};
 
 use super::{
     Host, PendingRecord,
-    authorize::Authorized,
+    authorize::{Authorized, refuse_flow},
     backend::{CallAttempt, ResourceUsage, TryOutcome},
     call_log::unrecorded,
     caller_deadline::{ensure_not_over, within_deadline},
     check::Checked,
+    flow::judge_flow_again,
     heartbeat::WatchedCall,
 };
-use crate::{
-    audit::{Confinement, Text},
-    call::Caller,
-    slots::LeaveOnDrop,
-};
+use crate::{audit::Confinement, call::Caller, slots::LeaveOnDrop};
 
 /// The pauses before the second and the third try.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
@@ -52,6 +49,9 @@ pub(crate) async fn run(
         None => within_deadline(caller, host.slots.take(writes, &caller.cancel)).await??,
     };
     ensure_not_over(caller)?;
+    if caller.step.is_none() {
+        judge_flow_again(&checked, &grant, host, caller).map_err(|denial| refuse_flow(denial, pending))?;
+    }
     // Before it is known which are carried: a call that dies with its process is named with these.
     if checked.tool.backend().confinement() != Confinement::Native {
         pending.row.secrets = grant.secrets_of_subjects().map(|secret| secret.name.as_str().into()).collect();
@@ -64,6 +64,15 @@ pub(crate) async fn run(
         None => grant.limits.timeout,
     };
     let deadline = Instant::now() + time_limit;
+    let reading = host.labels.follow(caller, &checked.call.id, &grant);
+    if checked.tool.backend().confinement() == Confinement::Shell {
+        // The kernel does not tell which mounts a program touches, and its output is passed on as it comes.
+        reading.uses_all();
+        // A command with a network may have received anything, also by a job of an earlier command.
+        if grant.shell.as_ref().is_some_and(|shell| shell.network.is_some()) {
+            reading.reads_web();
+        }
+    }
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
     // Frees the slot at the end of the wait, even if a native tool still blocks its thread. A nested call
     // leaves that to its parent.
@@ -76,6 +85,7 @@ pub(crate) async fn run(
         slot: &slot,
         time_limit,
         deadline,
+        reading: &reading,
         caller: watched.as_ref().map_or(caller, |watched| &watched.caller),
         host,
     };
@@ -87,46 +97,8 @@ pub(crate) async fn run(
         }
     };
     checked.notes.tries = tries;
-    // Before the result is released: the next call of the run is judged by it.
-    host.labels.add(
-        caller,
-        &checked.call.id,
-        labels_read(&checked, &grant, usage.as_ref(), &pending.row.secrets),
-    );
+    // `reading` ends here, before the result is released: the next call of the run is judged by it.
     Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false, has_changed: false })
-}
-
-/// The labels that a call brings: one for each mount that it has touched, or for each granted one where its backend
-/// cannot tell; `web` for a request, with one for each secret that it has carried, and for a command whose shell has hosts. A native tool gets no mount.
-fn labels_read(
-    checked: &Checked,
-    grant: &Grant,
-    usage: Option<&ResourceUsage>,
-    secrets: &[Text],
-) -> Vec<FlowLabel> {
-    let carried =
-        grant.secrets.iter().filter(|secret| secrets.iter().any(|name| **name == *secret.name.as_str()));
-    let mut labels: Vec<FlowLabel> = carried.map(|secret| FlowLabel::Secret(secret.name.clone())).collect();
-    if checked.tool.backend().confinement() == Confinement::Native {
-        return labels;
-    }
-    if checked.tool.backend().confinement() == Confinement::Egress && grant.network.is_some() {
-        labels.push(FlowLabel::Web);
-        return labels;
-    }
-    // A command with a network may have received anything, also by a job of an earlier command; a guest has where it sent
-    // a request, and may have where its end is unknown.
-    let shell_network = grant.shell.as_ref().and_then(|shell| shell.network.as_ref());
-    let web = shell_network.is_some()
-        || match usage {
-            Some(usage) => usage.has_sent,
-            None => grant.network.is_some(),
-        };
-    let is_used = |name: &str| usage.is_none_or(|usage| usage.mounts_used.iter().any(|used| **used == *name));
-    let used = grant.mounts.iter().filter(|mount| is_used(mount.name.as_str()));
-    labels.extend(used.map(|mount| FlowLabel::of_mount(&mount.name)));
-    labels.extend(web.then_some(FlowLabel::Web));
-    labels
 }
 
 /// Tries a call, up to three times if what it needs is unavailable and another try is harmless. All tries

@@ -6,7 +6,7 @@ use std::{
     fs, io,
     num::NonZeroUsize,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use portcullis_confine::{Canary, Requirement};
@@ -15,7 +15,6 @@ use portcullis_egress::{
 };
 use portcullis_policy::{Grant, SecretName};
 use portcullis_types::{ToolError, chain};
-use tokio::sync::OnceCell;
 
 use super::{SecretError, SecretPlace};
 
@@ -44,7 +43,7 @@ pub(crate) struct GateTerms {
 #[derive(Debug)]
 pub(crate) struct EgressGate {
     terms: GateTerms,
-    started: OnceCell<Egress>,
+    started: tokio::sync::Mutex<Option<Arc<Egress>>>,
     /// The secrets that were read, until the process ends.
     read: Mutex<BTreeMap<SecretName, Credential>>,
 }
@@ -64,7 +63,7 @@ enum GateError {
 
 impl EgressGate {
     pub(crate) fn new(terms: GateTerms) -> Self {
-        Self { terms, started: OnceCell::new(), read: Mutex::default() }
+        Self { terms, started: tokio::sync::Mutex::default(), read: Mutex::default() }
     }
 
     /// The secrets for the requests of one grant: those of its tool to attach, and those of all other tools that
@@ -90,25 +89,28 @@ impl EgressGate {
         Ok(self.read().values().cloned().collect())
     }
 
-    fn read(&self) -> std::sync::MutexGuard<'_, BTreeMap<SecretName, Credential>> {
+    fn read(&self) -> MutexGuard<'_, BTreeMap<SecretName, Credential>> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client. A failed start is tried again by the next call: a name server may be configured meanwhile.
+    /// The client. A failed start is tried again by the next call: a name server may be configured meanwhile. So is
+    /// a client replaced whose threads have ended: the new ones prove their confinement before they serve.
     ///
     /// # Errors
     /// `unavailable`: no request is ever made outside of the confined threads.
-    pub(crate) async fn client(&self) -> Result<&Egress, ToolError> {
-        let started = self.started.get_or_try_init(|| async {
-            let terms = self.terms.clone();
-            let start = tokio::task::spawn_blocking(move || start(&terms));
-            start.await.unwrap_or(Err(GateError::Panicked))
-        });
-        started.await.map_err(|error| {
+    pub(crate) async fn client(&self) -> Result<Arc<Egress>, ToolError> {
+        let mut started = self.started.lock().await;
+        if let Some(client) = started.as_ref().filter(|client| client.is_serving()) {
+            return Ok(Arc::clone(client));
+        }
+        let terms = self.terms.clone();
+        let client = tokio::task::spawn_blocking(move || start(&terms)).await;
+        let client = client.unwrap_or(Err(GateError::Panicked)).map_err(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the HTTP client cannot be started");
             ToolError::unavailable("the network cannot be reached from here")
                 .with_operator_detail(chain(&error))
-        })
+        })?;
+        Ok(Arc::clone(started.insert(Arc::new(client))))
     }
 }
 

@@ -156,6 +156,22 @@ proptest! {
     }
 
     #[test]
+    fn the_host_that_is_judged_is_the_host_of_the_url(text in "[a-zA-Z0-9:/?#@.%\\[\\]*\\\\ \u{e4}\u{ff0e}\u{3002}\t-]{0,30}") {
+        // As a client joins a redirect's target, before it is judged.
+        let base = url::Url::parse("http://a.example/b/c?d").expect("a URL");
+        for start in ["http://", "//", "/", "", "http:"] {
+            let Ok(joined) = base.join(&format!("{start}{text}")) else { continue };
+            if let Ok(request) = get(joined.as_str()) {
+                let host = joined.host_str().unwrap_or_default();
+                prop_assert_eq!(request.url().host_str(), Some(host.strip_suffix('.').unwrap_or(host)));
+                prop_assert_eq!(Some(request.authority().port()), joined.port_or_known_default());
+                prop_assert_eq!(request.url().path(), joined.path());
+                prop_assert_eq!(request.url().query(), joined.query());
+            }
+        }
+    }
+
+    #[test]
     fn a_judged_url_is_judged_the_same_again(text in "[a-zA-Z0-9:/?#@.%\\[\\]*\\\\ \u{e4}\u{ff0e}-]{0,30}") {
         for start in ["http://", "https://", "http://127.0.0.1", ""] {
             if let Ok(request) = get(&format!("{start}{text}")) {
@@ -223,6 +239,9 @@ const SPECIAL: &[&str] = &[
     "[2002:808:808::]",
     "[2001::7f00:1]",
     "[2001:0:808:808::1]",
+    "[2001:0:1::80ff:fffe]",
+    "[::ffff:0:127.0.0.1]",
+    "[2001:10::1]",
     "[2001:db8::1]",
     "[3fff::1]",
     "[100::1]",

@@ -144,6 +144,12 @@ async fn progress_flood() {
 }
 
 #[tokio::test]
+async fn tells_early() {
+    let trial = Trial::with("tells_early", "WorkspaceRead", "300ms").await;
+    trial.check(json!({"path": "/shared/a"}), Timeout, "timeout").await;
+}
+
+#[tokio::test]
 async fn claims_timeout() {
     let trial = Trial::new("claims_timeout").await;
     for kind in ["timeout", "internal", "cancelled", "resource_limit", "rate_limited", "Failed", ""] {

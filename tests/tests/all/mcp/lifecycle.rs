@@ -276,6 +276,22 @@ fn clients_are_told_when_a_hangup_changes_the_tools() {
 }
 
 #[test]
+fn a_hangup_forgets_nothing_that_a_session_has_read() {
+    let world = World::new();
+    std::fs::write(world.workspace().join("vault/key"), "secret").expect("writable");
+    let mut client = Client::of_program(&world, &["--approve"]).begin(json!({}));
+    assert_eq!(text(&client.call("file_read", json!({"path": "/vault/key"}))), "secret");
+    let policy = format!("{DEFAULT_POLICY}\n[tools.echo]\nenabled = false\n");
+    std::fs::write(world.root().join("policy.toml"), policy).expect("written");
+    client.hang_up();
+    client.until(|message| message["method"] == "notifications/tools/list_changed");
+    let answer = client.call("web_fetch", json!({"url": "https://example.com/?secret"}));
+    assert_eq!(answer["isError"], true, "{answer}");
+    let row = ends(&world, "web_fetch").pop().expect("a row");
+    assert_eq!(row.flow_rule.as_deref(), Some("flow[vault -> network]"));
+}
+
+#[test]
 fn clients_are_told_of_tools_that_the_program_adds_and_removes() {
     let world = crate::support::world_enabling(&["late"]);
     let late = portcullis_types::ToolName::parse("late").expect("a name");

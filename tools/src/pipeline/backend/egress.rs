@@ -24,7 +24,7 @@ impl Backend for RequestStep {
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, grant, time_limit, caller, .. } = attempt;
+        let CallAttempt { checked, grant, time_limit, reading, caller, .. } = attempt;
         let text = |key: &str| checked.args.value().get(key).and_then(Value::as_str);
         let (url, method) = (text(URL).unwrap_or_default(), self.form.method.as_str());
         let judge = GrantJudge::new(grant.clone(), None, time_limit);
@@ -43,7 +43,11 @@ impl Backend for RequestStep {
             ..Request::get(judged.url().clone())
         };
         let cancel: CancellationToken = caller.cancel.child_token();
+        reading.reads_web();
+        reading.carries(&web::secrets_for(grant, judged.url().as_str()));
         let made = web::request(&self.gate, &judge, request, cancel, &mut pending.row).await;
+        // A redirect may have carried further ones.
+        reading.carries(&pending.row.secrets);
         let result = match made {
             Ok(response) => {
                 let output = summary(&response);

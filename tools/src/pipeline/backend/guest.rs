@@ -57,7 +57,7 @@ impl Backend for GuestTool {
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, grant, slot, time_limit, deadline, caller, host } = attempt;
+        let CallAttempt { checked, grant, slot, time_limit, deadline, reading, caller, host } = attempt;
         let requests = self.hosts.as_ref().zip(host.gate.as_ref());
         let (port, mut asks) = requests.map(|_| HttpPort::open()).unzip();
         let runner =
@@ -66,6 +66,7 @@ impl Backend for GuestTool {
             module: Arc::clone(&self.module),
             stdin: call_frame(checked, time_limit)?,
             mounts: grant.mounts.to_vec(),
+            used: reading.used().clone(),
             memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
             time_limit,
             deadline,
@@ -78,7 +79,6 @@ impl Backend for GuestTool {
         let call_id = &checked.call.id;
         let limit = grant.limits.max_output;
         let running = runner.run(job, |frame| pass_on(bounded(frame, limit), call_id, caller));
-        let mut has_sent = false;
         // Each request has a row of its own; the call's names the secrets of all.
         let mut secrets = Vec::new();
         let ran = match (requests, &mut asks) {
@@ -88,7 +88,7 @@ impl Backend for GuestTool {
                     ran = running => ran,
                     never = requests.serve(asks) => match never {},
                 };
-                (has_sent, secrets) = (requests.has_sent(), requests.secrets());
+                secrets = requests.secrets();
                 ran
             }
             _ => running.await,
@@ -118,7 +118,6 @@ impl Backend for GuestTool {
             cpu: report.cpu,
             peak_memory_bytes: report.peak_memory_bytes as u64,
             mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
-            has_sent,
         };
         Ok(TryOutcome { usage: Some(usage), ..TryOutcome::once(guest_result(report, pending)) })
     }

@@ -17,7 +17,9 @@ use super::CallAttempt;
 use crate::{
     audit::{CallEnding, CallRecord, Confinement, Outcome, Subject, SubjectKind, Text, Verdict},
     call::random_id,
-    pipeline::{PendingRecord, admit::refuse, call_log::unrecorded},
+    pipeline::{
+        PendingRecord, admit::refuse, authorize::refuse_flow, call_log::unrecorded, flow::judge_flow_again,
+    },
     sandbox::HttpAsk,
     web::{self, DeclaredHosts, EgressGate, GrantJudge, RequestFailure},
 };
@@ -44,11 +46,6 @@ pub(super) struct GuestRequests<'a> {
 impl<'a> GuestRequests<'a> {
     pub(super) fn new(attempt: CallAttempt<'a>, gate: &'a EgressGate, declared: DeclaredHosts) -> Self {
         Self { attempt, gate, declared, made: 0, next: 0, open: HashMap::new(), secrets: BTreeSet::new() }
-    }
-
-    /// Whether a request was sent, so that the guest may have read from the network.
-    pub(super) fn has_sent(&self) -> bool {
-        self.made > 0
     }
 
     /// The names of the secrets that the requests have carried.
@@ -112,10 +109,12 @@ impl<'a> GuestRequests<'a> {
         body: Vec<u8>,
         pending: &mut PendingRecord,
     ) -> Result<Response, ToolError> {
-        let CallAttempt { grant, deadline, caller, .. } = self.attempt;
+        let CallAttempt { checked, grant, deadline, reading, caller, host, .. } = self.attempt;
         let left = deadline.saturating_duration_since(Instant::now());
         let judge = Arc::new(GrantJudge::new(grant.clone(), Some(self.declared.clone()), left));
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending))?;
+        // Other calls of the run go on while this one runs, and a guest may have read its mounts before it sends.
+        judge_flow_again(checked, grant, host, caller).map_err(|denial| refuse_flow(denial, pending))?;
         let request = request(&judged, head, body)?;
         pending.row.secrets = web::secrets_for(grant, judged.url().as_str());
         pending.row.decision = Some(Verdict::Allow);
@@ -124,8 +123,12 @@ impl<'a> GuestRequests<'a> {
             pending.begin().map_err(|error| unrecorded(&error))?;
         }
         self.made += 1;
+        reading.reads_web();
+        reading.carries(&pending.row.secrets);
         let cancel = caller.cancel.child_token();
         let made = web::request(self.gate, &judge, request, cancel, &mut pending.row).await;
+        // A redirect may have carried further ones.
+        reading.carries(&pending.row.secrets);
         made.map_err(|failure| match failure {
             RequestFailure::Denied(denial) => refuse(denial, pending),
             RequestFailure::Failed(error) => error,

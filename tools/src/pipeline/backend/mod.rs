@@ -34,6 +34,7 @@ use crate::{
     audit::{Confinement, RecordedConnection, Text},
     call::Caller,
     registered::RegisteredTool,
+    run_labels::ReadingCall,
     shell::ShellBackend,
     slots::CallSlot,
 };
@@ -122,6 +123,7 @@ pub(crate) struct CallAttempt<'a> {
     pub(super) slot: &'a CallSlot,
     pub(super) time_limit: Duration,
     pub(super) deadline: Instant,
+    pub(super) reading: &'a ReadingCall,
     pub(super) caller: &'a Caller,
     pub(super) host: &'a Host,
 }
@@ -150,8 +152,6 @@ pub(crate) struct ResourceUsage {
     pub(super) cpu: Duration,
     pub(super) peak_memory_bytes: u64,
     pub(super) mounts_used: Vec<Text>,
-    /// Whether it sent a request to the network.
-    pub(super) has_sent: bool,
     /// The connections of a command.
     pub(super) connections: Vec<RecordedConnection>,
     /// How many connections are not in that list.

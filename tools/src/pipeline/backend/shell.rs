@@ -90,7 +90,6 @@ fn shell_result(
         peak_memory_bytes: ran.peak_memory_bytes,
         // The kernel does not tell which mounts a program touched, so list all of them.
         mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
-        has_sent: false,
         connections: ran.connections,
         connections_omitted: ran.connections_omitted,
     };
