@@ -1,5 +1,7 @@
 //! `[secrets]`: faults, audiences, what an overlay may take away, and that no grant has one without a network.
 
+use std::collections::BTreeMap;
+
 use portcullis_policy::{
     CallRequest, DenialCode, FlowLabel, Grant, KnownTools, RequestedSubject, RunFacts, SecretName,
     WorkspaceSecurityPolicy,
@@ -272,7 +274,8 @@ fn a_flow_rule_follows_what_a_secret_has_brought() {
     let policy = load(&operator(rule));
     assert_eq!(load(&policy.effective_toml()).digest(), policy.digest());
     let after = |label: FlowLabel| {
-        let run = RunFacts { labels: [(label, "c1".to_owned())].into(), ..RunFacts::default() };
+        let labels = BTreeMap::from([(label, "c1".to_owned())]).into();
+        let run = RunFacts { labels, ..RunFacts::default() };
         let writer = tool("w", SafetyTier::SideEffecting);
         policy.authorize(&CallRequest { tool: &writer, subjects: &[], run: &run })
     };

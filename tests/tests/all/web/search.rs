@@ -387,7 +387,8 @@ async fn question_shows_the_address_with_the_query() {
     let mut caller = approving();
     caller.approver = Some(Arc::new(approver.clone()));
     let call = new_call("web_search", json!({"query": "two gates"}).to_string());
-    Answer(registry.execute_with_policy(call, &caller).await).text();
+    let answer = Answer(registry.execute_with_policy(call, &caller).await);
+    assert!(!answer.text().is_empty());
     let requests = approver.requests();
     assert_eq!(requests.len(), 1, "{requests:?}");
     let question = question(&requests[0], 200);
