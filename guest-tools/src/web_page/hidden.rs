@@ -183,7 +183,7 @@ mod tests {
             "div popover",
             "div style='d\\69splay:none'",
             "div style='d\\000069 splay:n\\6f ne'",
-            "div style='\\display:none'",
+            "div style='disp\\lay:none'",
             "div style='font:0/0 a'",
             "div style='font: bold 1px serif'",
             "div style='filter:opacity(0)'",

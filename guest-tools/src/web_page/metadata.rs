@@ -1,8 +1,10 @@
 //! The title, the base address and the metadata of a page.
 
+use std::iter;
+
 use super::{
     tokens::Attribute,
-    tree::{NodeData, Tree},
+    tree::{NodeData, NodeId, ROOT, Tree},
 };
 
 /// How many `<meta>` elements the extractor gets.
@@ -25,7 +27,8 @@ pub(super) fn read(tree: &Tree) -> Metadata {
     for id in tree.elements() {
         let NodeData::Element { name, attributes } = tree.data(id) else { continue };
         match name.as_str() {
-            "title" if title.is_none() => title = line(&tree.text(id, 1 << 10)),
+            // The title of a drawing is no title of the page.
+            "title" if title.is_none() && !in_foreign(tree, id) => title = line(&tree.text(id, 1 << 10)),
             "h1" if heading.is_none() => heading = line(&tree.text(id, 1 << 10)),
             "base" if base.is_none() => base = tree.attribute(id, "href").map(str::to_owned),
             "meta" if metas < MAX_METAS => {
@@ -46,6 +49,12 @@ pub(super) fn read(tree: &Tree) -> Metadata {
         head.push_str("</title>");
     }
     Metadata { title, base, head }
+}
+
+/// Whether an element lies in a drawing or a formula, whose titles are their own.
+fn in_foreign(tree: &Tree, id: NodeId) -> bool {
+    iter::successors(Some(tree.parent(id)), |above| (*above != ROOT).then(|| tree.parent(*above)))
+        .any(|above| matches!(tree.name(above), "svg" | "math"))
 }
 
 fn line(text: &str) -> Option<String> {

@@ -68,7 +68,7 @@ fn provider_is_known_and_has_what_it_needs() {
         "provider = 'searxng'\nurl = 'searx.example'\nkey = 'x'",
         &[
             "19:7: search.url: a URL begins with `https://` or `http://` and a host",
-            "20:1: search.key: unknown key; did you mean `url`?",
+            "20:1: search.key: unknown key; known are `provider`, `url`, `engine`",
         ],
     );
     check_faults(

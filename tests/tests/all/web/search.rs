@@ -1,6 +1,6 @@
 //! `web_search` against a local server, through the whole pipeline: policy, confined client, and the guest that reads.
 
-use std::{fs, sync::Arc};
+use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
 use portcullis_testing::{Answer, World, approving};
 use portcullis_tools::{
@@ -11,7 +11,10 @@ use portcullis_tools::{
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
-use super::server::{self, Server};
+use super::{
+    secrets::VALUE,
+    server::{self, Server},
+};
 use crate::{
     modules::{portcullis, stdout},
     support::Scripted,
@@ -126,6 +129,35 @@ async fn each_provider_is_asked_and_read_in_its_own_format() {
             assert_eq!(body, json!({"query": "q", "max_results": 2}));
             assert!(head.contains("content-type: application/json"), "{head}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_the_policy_goes_to_the_provider_and_nowhere_else() {
+    for (provider, header, sent) in [
+        ("brave", "X-Subscription-Token: {secret}", "x-subscription-token: "),
+        ("tavily", "Authorization: Bearer {secret}", "authorization: Bearer "),
+        ("google", "X-Goog-Api-Key: {secret}", "x-goog-api-key: "),
+    ] {
+        let refused = format!("{{\"error\": \"the key {VALUE} is not known\"}}");
+        let server = Server::start(move |_| server::answer("application/json", refused.as_bytes()));
+        let world = world(&server, provider).with_policy(&format!(
+            "[secrets.search]\nfrom = \"file:key\"\nhosts = [\"{}\"]\nheader = \"{header}\"\n\
+             tools = [\"web_search_request\"]\n",
+            server.url("").trim_end_matches('/')
+        ));
+        let key = world.root().join("key");
+        fs::write(&key, VALUE).expect("writable");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("ours");
+        let registry = world.registry().await;
+        let answer = search(&registry, json!({"query": "q"})).await;
+        let request = server.seen().remove(0);
+        assert!(request.contains(&format!("{sent}{VALUE}\r\n")), "{provider}: {request}");
+        assert!(!format!("{:?}", answer.0).contains(VALUE), "{provider}: {answer:?}");
+        let rows = world.rows();
+        let step = rows.iter().rfind(|row| &*row.tool == "web_search_request").expect("a row");
+        assert_eq!(step.secrets.iter().map(|name| &**name).collect::<Vec<_>>(), ["search"], "{provider}");
+        assert!(!format!("{rows:?}").contains(VALUE), "{provider}");
     }
 }
 
