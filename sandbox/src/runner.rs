@@ -12,7 +12,7 @@ use std::{
 
 use portcullis_confine::{Canary, Layer, Posture, Requirement, ThreadConfinement, interrupt};
 use portcullis_policy::{GrantedMount, ProtectedPaths};
-use portcullis_types::{CancellationToken, Declarations, FinalFrame, HTTP_IMPORT, ToolOutput};
+use portcullis_types::{CancellationToken, Declarations, FinalFrame, HTTP_IMPORT};
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::{Engine, Linker, Module};
 
@@ -26,6 +26,7 @@ use super::{
     fs::Preopen,
     guest::{GuestPreopens, GuestState},
     http,
+    listener::{LISTENER_CAPACITY, Listener, StreamFrame},
     module::{self, LinkedModule},
     pool::{MAX_STUCK, Pool},
     preview1,
@@ -33,10 +34,6 @@ use super::{
     worker::{Verb, WorkerJob, WorkerSetup, mount_rule},
 };
 use crate::{mount_use::MountUse, mounts::MountTable};
-
-/// Capacity of a call's queue of progress and update frames. When it is full, new frames are dropped and
-/// counted.
-const LISTENER_CAPACITY: usize = 32;
 
 /// Grace period for a call's thread after its deadline or cancellation, before it is written off. On a busy
 /// machine a thread may wait long for a processor; one that hangs in the kernel waits forever.
@@ -95,30 +92,6 @@ struct LinkerBox(Linker<GuestState>);
 impl std::fmt::Debug for LinkerBox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Linker")
-    }
-}
-
-/// A frame for the observer of a call.
-#[derive(Debug)]
-pub enum StreamFrame {
-    /// The guest's progress text.
-    Progress(String),
-    /// A partial result.
-    Update(ToolOutput),
-}
-
-/// The sending end of a call's progress and update frames.
-#[derive(Debug)]
-pub struct Listener {
-    sender: mpsc::Sender<StreamFrame>,
-    dropped: Arc<AtomicU64>,
-}
-
-impl Listener {
-    pub(super) fn send(&self, frame: StreamFrame) {
-        if self.sender.try_send(frame).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! ```
 //! use portcullis_sdk::{ToolError, http, serde::Deserialize, tool};
+//! # use portcullis_sdk::DeclaredTool as _;
 //!
 //! #[derive(Deserialize)]
 //! #[serde(crate = "portcullis_sdk::serde")]

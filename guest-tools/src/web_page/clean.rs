@@ -9,7 +9,8 @@ use super::{
 /// Elements without readable content.
 const UNREAD: [&str; 23] = [
     "script", "style", "template", "svg", "canvas", "iframe", "object", "embed", "applet", "audio", "video",
-    "input", "select", "button", "datalist", "link", "meta", "map", "title", "base", "noframes", "progress", "meter",
+    "input", "select", "button", "datalist", "link", "meta", "map", "title", "base", "noframes", "progress",
+    "meter",
 ];
 
 /// Cleans a tree in place.

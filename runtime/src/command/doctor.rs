@@ -2,24 +2,23 @@
 //!
 //! The findings are a value, shown as text or as JSON. A failed start is a finding too.
 
+mod findings;
 mod shown;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use portcullis_tools::{
-    BootstrapError, HostWasmToolRunner, LinkReport, PolicyFiles, RegisteredTool, ToolRegistry,
+    BootstrapError, HostWasmToolRunner, PolicyFiles, RegisteredTool, ToolRegistry,
     audit::{self, BreakReason, Confinement},
     confine::{
         Canary, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, ThreadConfinement,
         probe_kernel, prove_on_scratch_thread,
     },
-    examine_links,
     policy::{self, Standing, ToolOrigin},
     sandbox::GuestModule,
     shell::{LayerHealth, ShellPlace},
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolErrorKind};
-use serde::Serialize;
 
 use crate::{
     cli::{self, Common},
@@ -28,6 +27,10 @@ use crate::{
     setup, sidecar,
 };
 
+use self::findings::{
+    AuditFinding, EgressFinding, Findings, KernelReport, LayerFinding, LinkFinding, MissingPart,
+    PolicyFinding, ProvenAttempt, SecretFinding, ShellFinding, ShellLayer, ToolCount,
+};
 use super::tools::ShellState;
 
 /// Runs the command.
@@ -50,167 +53,6 @@ pub(super) fn summary(common: &Common) -> Result<(String, ExitCode), CliError> {
 
 fn exit_code(findings: &Findings) -> ExitCode {
     if findings.ok { ExitCode::SUCCESS } else { ExitCode::from(ToolErrorKind::Unavailable.exit_code()) }
-}
-
-/// All findings.
-#[derive(Debug, Serialize)]
-struct Findings {
-    version: &'static str,
-    /// Whether everything that the policy requires was seen to hold.
-    ok: bool,
-    layers: Vec<LayerFinding>,
-    /// The HTTP client, where the policy grants hosts.
-    egress: Option<EgressFinding>,
-    shell: Option<ShellFinding>,
-    kernel: KernelReport,
-    workspace: PathBuf,
-    state: PathBuf,
-    policy: PolicyFinding,
-    secrets: Vec<SecretFinding>,
-    tools: Option<ToolCount>,
-    audit: Option<AuditFinding>,
-    /// Files of the mounts that also have names outside them or in another mount.
-    hard_links: Option<LinkFinding>,
-    /// Why the tools do not start, with the causes.
-    error: Option<String>,
-    missing: Vec<MissingPart>,
-}
-
-/// One layer, as a worker thread proved it.
-#[derive(Debug, Serialize)]
-struct LayerFinding {
-    layer: Layer,
-    required: bool,
-    /// Whether the thread saw the layer refuse something.
-    proven: bool,
-    #[serde(flatten)]
-    status: LayerStatus,
-    evidence: Vec<Evidence>,
-}
-
-/// The HTTP client, as one of its threads proved its confinement.
-#[derive(Debug, Serialize)]
-struct EgressFinding {
-    /// Whether requests can be made, on threads that proved every required layer.
-    ok: bool,
-    posture: Option<String>,
-    layers: Vec<LayerFinding>,
-    /// Why no request can be made.
-    reason: Option<String>,
-}
-
-/// The sidecar, as one of its sessions proved it.
-#[derive(Debug, Serialize)]
-struct ShellFinding {
-    /// Whether commands run, in a session that proved at least the required posture.
-    ok: bool,
-    /// Whether the configuration asks for a shell.
-    wanted: bool,
-    posture: Option<String>,
-    /// The weakest posture that the policy accepts.
-    least: Option<String>,
-    layers: Vec<ShellLayer>,
-    /// The hosts that its commands reach.
-    hosts: Vec<String>,
-    /// Why its commands reach no host although the policy has some.
-    network_absence: Option<String>,
-    /// Why there is no shell.
-    reason: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct ShellLayer {
-    layer: String,
-    status: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
-    evidence: Vec<ProvenAttempt>,
-}
-
-#[derive(Debug, Serialize)]
-struct ProvenAttempt {
-    attempt: String,
-    before: String,
-    after: String,
-}
-
-#[derive(Debug, Serialize)]
-struct KernelReport {
-    release: String,
-    arch: &'static str,
-    landlock_abi: Option<u32>,
-    seccomp: bool,
-    pagemap_scan: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct PolicyFinding {
-    source: String,
-    overlay: Option<String>,
-    requires: Vec<&'static str>,
-    digest: String,
-}
-
-/// A secret of the policy, never its value.
-#[derive(Debug, Serialize)]
-struct SecretFinding {
-    name: String,
-    /// Source and audience.
-    audience: String,
-    /// Why its value cannot be used, with the causes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct ToolCount {
-    wasm: usize,
-    egress: usize,
-    shell: usize,
-    native_unconfined: usize,
-    quarantined: usize,
-    refused_modules: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct AuditFinding {
-    path: PathBuf,
-    intact: bool,
-    /// The output of `audit verify`, or why the log could not be verified.
-    report: String,
-}
-
-/// Hard links out of mounts and between them.
-#[derive(Debug, Serialize)]
-struct LinkFinding {
-    found: Vec<String>,
-    left_out: usize,
-    /// Whether the mounts have more files than were examined.
-    has_more: bool,
-    /// Whether a private file has a name elsewhere; then no command runs.
-    is_private_exposed: bool,
-    /// Some of the private files with a name elsewhere, by their home names.
-    private: Vec<String>,
-    private_left_out: usize,
-    /// Why exposure of private files is unknown; then no command runs either.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unknown: Option<String>,
-}
-
-impl LinkFinding {
-    fn of(registry: &ToolRegistry) -> Self {
-        let LinkReport { found, left_out, has_more, is_private_exposed, private, private_left_out, unknown } =
-            examine_links(registry.mounts());
-        Self { found, left_out, has_more, is_private_exposed, private, private_left_out, unknown }
-    }
-}
-
-/// A missing part, and how to get it.
-#[derive(Debug, Serialize)]
-struct MissingPart {
-    what: String,
-    required: bool,
-    remedy: String,
 }
 
 fn examine(common: &Common) -> Result<Findings, CliError> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use portcullis_tools::confine::LayerStatus;
 
-use super::{Findings, LayerFinding, LinkFinding, ProvenAttempt, ShellFinding, ToolCount};
+use super::findings::{Findings, LayerFinding, LinkFinding, ProvenAttempt, ShellFinding, ToolCount};
 use crate::output::text;
 
 /// All findings.

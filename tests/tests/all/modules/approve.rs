@@ -102,7 +102,7 @@ async fn approving_shows_wanted_and_given_rights_and_every_change() {
     for line in [
         "profile FileReadWrite Nothing",
         "tier read_only read_only",
-        "hosts https://x none: no tool",
+        "hosts https://x none: its profile has no hosts",
         "approval none ask:",
         "roles path: path to write",
     ] {

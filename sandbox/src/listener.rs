@@ -1,0 +1,38 @@
+//! What a call tells its observer while it runs: progress and partial results, through a bounded queue.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use portcullis_types::ToolOutput;
+use tokio::sync::mpsc;
+
+/// Capacity of a call's queue of progress and update frames. When it is full, new frames are dropped and
+/// counted.
+pub(super) const LISTENER_CAPACITY: usize = 32;
+
+/// A frame for the observer of a call.
+#[derive(Debug)]
+pub enum StreamFrame {
+    /// The guest's progress text.
+    Progress(String),
+    /// A partial result.
+    Update(ToolOutput),
+}
+
+/// The sending end of a call's progress and update frames.
+#[derive(Debug)]
+pub struct Listener {
+    pub(super) sender: mpsc::Sender<StreamFrame>,
+    /// Frames that the queue had no room for.
+    pub(super) dropped: Arc<AtomicU64>,
+}
+
+impl Listener {
+    pub(super) fn send(&self, frame: StreamFrame) {
+        if self.sender.try_send(frame).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
