@@ -158,7 +158,10 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
     let page =
         |text, title, part| WebPage { title, part, ..WebPage::of(String::new(), PageContent::Text(text)) };
     let style = match format {
-        PageFormat::Html => return page(markup::shown(&tree, &links), metadata.title, PagePart::Whole),
+        PageFormat::Html => {
+            clean::without_bases(&mut tree);
+            return page(markup::shown(&tree, &links), metadata.title, PagePart::Whole);
+        }
         PageFormat::Text => Style::Text,
         PageFormat::Markdown => Style::Markdown,
     };

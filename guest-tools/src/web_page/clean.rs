@@ -7,10 +7,9 @@ use super::{
 };
 
 /// Elements without readable content.
-const UNREAD: [&str; 23] = [
+const UNREAD: [&str; 22] = [
     "script", "style", "template", "svg", "canvas", "iframe", "object", "embed", "applet", "audio", "video",
-    "input", "select", "button", "datalist", "link", "meta", "map", "title", "base", "noframes", "progress",
-    "meter",
+    "input", "select", "button", "datalist", "link", "meta", "map", "title", "noframes", "progress", "meter",
 ];
 
 /// Cleans a tree in place.
@@ -34,6 +33,14 @@ pub(super) fn clean(tree: &mut Tree) {
     }
     scriptless_text(tree);
     authors_of_posts(tree);
+}
+
+/// Takes every `<base>` out: for a page whose targets are written in full.
+pub(super) fn without_bases(tree: &mut Tree) {
+    let bases: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "base").collect();
+    for id in bases {
+        tree.remove(id);
+    }
 }
 
 /// A `<noscript>` says something to a reader only where the page has nothing else.

@@ -2,6 +2,8 @@
 //!
 //! The bytes decide where they are unmistakable (PDF, images); the header decides between texts.
 
+use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
+
 /// What a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -46,6 +48,12 @@ impl MediaType {
         });
         Self { essence: if well_formed { essence } else { String::new() }, charset }
     }
+
+    /// Whether the text is UTF-16, in which every other byte may be 0.
+    fn is_wide(&self) -> bool {
+        let encoding = self.charset.as_deref().and_then(|label| Encoding::for_label(label.as_bytes()));
+        encoding.is_some_and(|encoding| encoding == UTF_16LE || encoding == UTF_16BE)
+    }
 }
 
 /// The kind of a body and its media type.
@@ -65,7 +73,9 @@ pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (Kind, String) {
         _ => Some(Kind::Other),
     };
     match named {
-        Some(Kind::Text | Kind::Xml | Kind::Html) if is_binary(bytes, MANY) => (Kind::Other, known(essence)),
+        Some(Kind::Text | Kind::Xml | Kind::Html) if !header.is_wide() && is_binary(bytes, MANY) => {
+            (Kind::Other, known(essence))
+        }
         // Servers send pages as plain text by mistake, but text/plain that begins like a page is most often
         // its source, asked for as such.
         Some(kind) => (kind, known(essence)),

@@ -159,7 +159,7 @@ fn an_encoding_hides_no_markup() {
     // Escape sequences of ISO-2022-JP are read before the markup, as browsers read them.
     let escaped = b"<p>a\x1b(B<script>b</script>\x1b$B\x1b(Bc";
     assert_eq!(read(escaped, "text/html; charset=iso-2022-jp"), "<p>a\u{fffd}c</p>");
-    // Encodings that browsers refuse give no text at all.
+    // Encodings that browsers refuse give one mark for the whole text.
     assert_eq!(read(b"<p>a", "text/html; charset=hz-gb-2312"), "\u{fffd}");
     let wide: Vec<u8> = "<p>a<script>b</script>\u{202e}c".encode_utf16().flat_map(u16::to_le_bytes).collect();
     assert_eq!(read(&wide, "text/html; charset=utf-16le"), "<p>ac</p>");

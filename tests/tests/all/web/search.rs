@@ -143,7 +143,7 @@ async fn a_key_of_the_policy_goes_to_the_provider_and_nowhere_else() {
         let server = Server::start(move |_| server::answer("application/json", refused.as_bytes()));
         let world = world(&server, provider).with_policy(&format!(
             "[secrets.search]\nfrom = \"file:key\"\nhosts = [\"{}\"]\nheader = \"{header}\"\n\
-             tools = [\"web_search_request\"]\n",
+             tools = [\"web_search\"]\n",
             server.url("").trim_end_matches('/')
         ));
         let key = world.root().join("key");
