@@ -11,6 +11,8 @@
 //!
 //! [`Egress::tunnel`] carries the TLS of a confined program to a host that the judge lets through, unread.
 //!
+//! A [`Dialler`] hands out connections to a few origins, for a client of the process that speaks its own protocol.
+//!
 //! A connection serves one request and is closed. A pool would belong into `connection.rs`, keyed by the grant
 //! that opened the connection.
 //!
@@ -50,6 +52,8 @@ mod bundle;
 mod connection;
 mod credential;
 mod decode;
+mod dial;
+mod dialler;
 mod error;
 mod exchange;
 mod fetch;
@@ -66,6 +70,7 @@ mod tunnel;
 
 pub use bundle::certificate_bundle;
 pub use credential::{Credential, InvalidCredential, InvalidSecret, SecretValue};
+pub use dialler::{DialError, Dialler, DiallerSettings};
 pub use error::{EgressError, FetchError};
 pub use judge::{Judge, Refusal};
 pub use limits::Limits;
@@ -78,5 +83,6 @@ pub use tunnel::{TunnelEnd, TunnelFacts, TunnelLimits, TunnelWatch};
 
 pub use decode::ContentCoding;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+pub use portcullis_confine::Requirement;
 pub use tokio_util::sync::CancellationToken;
 pub use url::Url;

@@ -45,19 +45,30 @@ impl NameSettings {
         let (config, options) = read_system_conf().map_err(|source| EgressError::NameServers { source })?;
         let servers =
             config.name_servers().iter().map(|server| SocketAddr::new(server.ip, DNS_PORT)).collect();
-        let hosts = match fs::read(HOSTS_FILE) {
-            // Only comments may have other characters.
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(source) => return Err(EgressError::Hosts { source }),
-        };
-        Ok(Self { servers, hosts, timeout: options.timeout })
+        Ok(Self { servers, hosts: read_hosts()?, timeout: options.timeout })
+    }
+
+    /// Reads `/etc/hosts`, which may be absent, and asks no server: for addresses and the names of this machine.
+    ///
+    /// # Errors
+    /// If it is there and cannot be read.
+    pub fn read_hosts() -> Result<Self, EgressError> {
+        Ok(Self { hosts: read_hosts()?, ..Self::of_servers(Vec::new()) })
     }
 
     /// Name servers without a hosts file.
     #[must_use]
     pub fn of_servers(servers: Vec<SocketAddr>) -> Self {
         Self { servers, hosts: String::new(), timeout: Duration::from_secs(5) }
+    }
+}
+
+fn read_hosts() -> Result<String, EgressError> {
+    match fs::read(HOSTS_FILE) {
+        // Only comments may have other characters.
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(source) => Err(EgressError::Hosts { source }),
     }
 }
 

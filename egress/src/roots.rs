@@ -50,6 +50,12 @@ impl TrustedRoots {
         Ok(Self(Arc::new(store)))
     }
 
+    /// No certificate, for threads that only dial: every `https` request of theirs fails.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Arc::new(RootCertStore::empty()))
+    }
+
     /// TLS 1.2 and 1.3, HTTP/1.1 only. No session is resumed: a session ticket would tell a server that two
     /// requests come from one process, whichever grants they have.
     pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>, EgressError> {

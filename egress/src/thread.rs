@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     EgressError, FetchError, Judge, NameSettings, Request, Response, TrustedRoots, TunnelEnd, TunnelLimits,
-    TunnelWatch, fetch::Client, resolve::Resolver, tunnel,
+    TunnelWatch, Url, dial, fetch::Client, resolve::Resolver, tunnel,
 };
 
 /// The settings of the threads. There is no default: each of them grants power.
@@ -162,6 +162,22 @@ impl Egress {
         watch.end(TunnelEnd::Broken);
     }
 
+    /// Connects to the host and port of a URL, for a client of this process that speaks its own protocol. The judge
+    /// is asked as about a tunnel, whose host may be an address here. The stream does not block, and has no TLS.
+    ///
+    /// # Cancellation
+    /// Dropping the future closes the connection.
+    ///
+    /// # Errors
+    /// The judge's refusal, or the reason why there is no connection.
+    pub async fn dial(&self, judge: Arc<dyn Judge>, url: Url) -> Result<TcpStream, FetchError> {
+        let cancel = CancellationToken::new();
+        let _cancel_on_drop = cancel.clone().drop_guard();
+        let (answer, answered) = oneshot::channel();
+        self.submit(Job::Dial(DialJob { judge, url, cancel, answer }))?;
+        answered.await.unwrap_or(Err(FetchError::Stopped))
+    }
+
     /// Offers the job to each thread in turn.
     fn submit(&self, mut job: Job) -> Result<(), FetchError> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
@@ -182,6 +198,15 @@ impl Egress {
 enum Job {
     Request(RequestJob),
     Tunnel(TunnelJob),
+    Dial(DialJob),
+}
+
+/// One connection that is handed out.
+struct DialJob {
+    judge: Arc<dyn Judge>,
+    url: Url,
+    cancel: CancellationToken,
+    answer: oneshot::Sender<Result<TcpStream, FetchError>>,
 }
 
 /// One client's connection.
@@ -260,7 +285,8 @@ async fn serve(client: &Client, proven: &ProvenThread, queue: &mut mpsc::Receive
                     return;
                 }
                 match job {
-                    Job::Request(job) => running.push(run(client, job)),
+                    Job::Request(job) => running.push(run(client, job).boxed_local()),
+                    Job::Dial(job) => running.push(hand_out(client, job).boxed_local()),
                     Job::Tunnel(job) if tunnels.len() < TUNNELS => tunnels.push(carry(client, job)),
                     // Not left in the queue: a tunnel may last for long, and requests wait behind it.
                     Job::Tunnel(_) => job.refuse(FetchError::Busy),
@@ -277,6 +303,7 @@ impl Job {
         match self {
             Self::Request(job) => drop(job.answer.send(Err(error))),
             Self::Tunnel(job) => job.watch.refuse(&error),
+            Self::Dial(job) => drop(job.answer.send(Err(error))),
         }
     }
 }
@@ -291,6 +318,17 @@ async fn carry(client: &Client, job: TunnelJob) {
         end = carried => end.unwrap_or(TunnelEnd::Broken),
     };
     watch.end(end);
+}
+
+/// Makes one connection for somebody else. A panic is the end of that connection, and not of the thread's others.
+async fn hand_out(client: &Client, job: DialJob) {
+    let connected = AssertUnwindSafe(dial::connect(client, &*job.judge, &job.url)).catch_unwind();
+    let result = tokio::select! {
+        biased;
+        () = job.cancel.cancelled() => Err(FetchError::Cancelled),
+        result = connected => result.unwrap_or(Err(FetchError::Stopped)),
+    };
+    let _gone = job.answer.send(result);
 }
 
 /// Makes one request. A panic is the end of that request, and not of the thread's others.

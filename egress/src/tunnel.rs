@@ -16,10 +16,12 @@ use std::{
     time::Duration,
 };
 
-use http::Method;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
-use crate::{FetchError, Judge, address::JudgedAddresses, connection::dial, fetch::Client, target::Target};
+use crate::{
+    FetchError, Judge, address::JudgedAddresses, connection::dial, dial::judged, fetch::Client,
+    target::Target,
+};
 
 mod error;
 mod head;
@@ -192,14 +194,7 @@ async fn admit(
     let read = timeout(limits.greeting, head::read(inner, limits.head_bytes)).await;
     let head = read.unwrap_or(Err(TunnelError::HeadTimeout { limit: limits.greeting }))?;
     watch.lock().target = Some((head.host.clone(), head.port));
-    // Before the ports of the threads: the judge says what would have to be granted.
-    judge.request(&Method::CONNECT, &head.url).map_err(FetchError::from)?;
-    let target = Target::of(&head.url, &client.ports)?;
-    let asked = judge.limits();
-    let resolved = JudgedAddresses::of(&target, &client.resolver, judge, &asked);
-    let addresses = timeout(asked.first_byte, resolved)
-        .await
-        .map_err(|_elapsed| FetchError::TotalTimeout { limit: asked.first_byte })??;
+    let (target, addresses) = judged(client, judge, &head.url).await?;
     Ok((head, target, addresses))
 }
 

@@ -211,7 +211,9 @@ async fn add_found(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
     }
 }
 
-fn requirement(policy: &WorkspaceSecurityPolicy, layer: Layer) -> Requirement {
+/// Whether the policy requires a layer of threads. A layer that it does not require is waived.
+#[must_use]
+pub fn requirement(policy: &WorkspaceSecurityPolicy, layer: Layer) -> Requirement {
     let required = match layer {
         Layer::Landlock => policy.requires(RequiredLayer::Landlock),
         Layer::Seccomp => policy.requires(RequiredLayer::Seccomp),

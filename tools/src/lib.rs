@@ -48,7 +48,7 @@ mod vault;
 mod web;
 
 pub use bootstrap::{
-    OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, describing_builder, runtime_builder,
+    OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, describing_builder, requirement, runtime_builder,
     runtime_builder_with,
 };
 pub use builder::RegistryBuilder;

@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sandbox", &["types", "policy", "confine"]),
     ("shell-protocol", &[]),
     ("tools", &["types", "policy", "confine", "audit", "sandbox", "egress", "shell-protocol", "guest-build"]),
-    ("agent", &["types"]),
+    ("agent", &["types", "egress"]),
     ("adapters", &["agent", "tools", "types"]),
     ("mcp", &["tools", "types"]),
     ("shell-daemon", &["types", "policy", "confine", "egress", "shell-protocol"]),
@@ -34,6 +34,30 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// functions that guests import. The hostile guests make calls that the standard library does not offer; they are never shipped.
 const UNSAFE: &[&str] =
     &["confine/src/sys.rs", "sandbox/src/cache.rs", "sdk/src/http/import.rs", "guest-tools/src/bin/hostile_"];
+
+/// Ways to connect to another machine, or to ask for its name. Clients of protocols get a connection that the HTTP
+/// client's threads have opened.
+const WAYS_OUT: &[&str] = &[
+    "TcpStream::connect",
+    "TcpSocket",
+    "UdpSocket",
+    "HttpConnector",
+    "HttpInfo",
+    "reqwest",
+    "ureq::",
+    "to_socket_addrs",
+    "ToSocketAddrs",
+    "lookup_host",
+    "getaddrinfo",
+    "AddressFamily::INET",
+    "libc::AF_INET",
+    "libc::connect",
+    "net::connect",
+    "connect_timeout(",
+];
+
+/// Files with such a way, by their beginnings: the client itself, and the attempts and filters of `confine/`.
+const MAY_CONNECT: &[&str] = &["egress/src/", "confine/src/"];
 
 /// Tests that test time itself, and those that poll until a deadline.
 const MAY_SLEEP: &[&str] = &[
@@ -141,6 +165,33 @@ fn unsafe_code_is_where_it_is_expected() {
         }
     }
     assert_none(&format!("{keyword} code in unexpected places"), &offenders);
+}
+
+#[test]
+fn only_the_http_client_connects_to_other_machines() {
+    let is_test = |path: &str| {
+        ["/tests/", "tests/", "testing/", "sdk/ui/", "examples/"].iter().any(|part| path.contains(part))
+            || path.ends_with("tests.rs")
+    };
+    let (mut offenders, mut allowed) = (Vec::new(), 0);
+    for (path, text) in files(".rs") {
+        // A test names what it looks for.
+        if is_test(&path) || path.starts_with("xtask/") {
+            continue;
+        }
+        for (number, line) in text.lines().take_while(|line| *line != "#[cfg(test)]").enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if !WAYS_OUT.iter().any(|way| code.contains(way)) {
+                continue;
+            }
+            match MAY_CONNECT.iter().any(|begin| path.starts_with(begin)) {
+                true => allowed += 1,
+                false => offenders.push(format!("{path}:{}: {}", number + 1, line.trim())),
+            }
+        }
+    }
+    assert!(allowed > 0, "the client is found by the same names");
+    assert_none("connections outside of the HTTP client", &offenders);
 }
 
 #[test]

@@ -17,11 +17,16 @@ use hyper_util::{
     client::{legacy, proxy::matcher::Matcher},
     rt::{TokioExecutor, TokioTimer},
 };
+use portcullis_egress::{Dialler, DiallerSettings};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt;
 use url::Url;
 
-use super::{ProviderLimits, connector::Connector, settings};
+use super::{
+    ProviderSettings,
+    connector::{Connector, TcpConnector},
+    settings,
+};
 use crate::{ProviderError, ProviderErrorKind};
 
 /// How long an idle connection is kept for the next request.
@@ -44,35 +49,46 @@ pub(super) struct ProviderClient {
 /// from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but never for an address of
 /// this machine. It speaks only HTTP/1.1: giving an answer up closes its connection, which also ends the work
 /// at the other end.
-pub(super) fn client(address: &Url, limits: &ProviderLimits) -> Result<ProviderClient, ProviderError> {
+///
+/// A confined thread opens its connections ([`portcullis_egress::Dialler`]).
+pub(super) fn client(address: &Url, settings: &ProviderSettings) -> Result<ProviderClient, ProviderError> {
     let proxies = (!settings::is_this_machine(address)).then(Matcher::from_env);
-    through(proxies.as_ref(), address, limits)
+    through(proxies.as_ref(), address, settings)
 }
 
 /// As [`client`], with these proxies.
 fn through(
     proxies: Option<&Matcher>,
     address: &Url,
-    limits: &ProviderLimits,
+    settings: &ProviderSettings,
 ) -> Result<ProviderClient, ProviderError> {
+    let limit = settings.limits.connect;
     let proxy = proxies.and_then(|proxies| proxies.intercept(&uri(address).ok()?));
     let is_tls = |uri: &Uri| uri.scheme_str() == Some("https");
     let needs_trust = address.scheme() == "https" || proxy.as_ref().is_some_and(|proxy| is_tls(proxy.uri()));
     let tls = Arc::new(trust(needs_trust)?);
     let mut proxy_authorization = None;
+    let origin = match &proxy {
+        Some(proxy) => Url::parse(&proxy.uri().to_string())
+            .map_err(|error| wrong("the proxy of the environment is no URL").with_source(error))?,
+        None => address.clone(),
+    };
+    let ProviderSettings { landlock, seccomp, .. } = *settings;
+    let tcp =
+        TcpConnector::new(Dialler::new([&origin], DiallerSettings { landlock, seccomp, connect: limit }));
     let connector = match proxy {
-        None => Connector::direct(tls, limits.connect),
+        None => Connector::direct(tcp, tls, limit),
         Some(proxy) if !matches!(proxy.uri().scheme_str(), Some("http" | "https")) => {
             return Err(wrong(
                 "the proxy of the environment is none of HTTP; name one with http:// or https://",
             ));
         }
         Some(proxy) if address.scheme() == "https" => {
-            Connector::tunnel(proxy.uri().clone(), proxy.basic_auth().cloned(), tls, limits.connect)
+            Connector::tunnel(tcp, proxy.uri().clone(), proxy.basic_auth().cloned(), tls, limit)
         }
         Some(proxy) => {
             proxy_authorization = proxy.basic_auth().cloned();
-            Connector::passed_on(proxy.uri().clone(), tls, limits.connect)
+            Connector::passed_on(tcp, proxy.uri().clone(), tls, limit)
         }
     };
     let client = legacy::Client::builder(TokioExecutor::new())
@@ -153,6 +169,11 @@ mod tests {
     };
 
     use super::*;
+    use crate::ProviderKind;
+
+    fn settings() -> ProviderSettings {
+        ProviderSettings::new(ProviderKind::OpenAi, "m")
+    }
 
     /// Sends one request to an address through a proxy that answers with `answer`; returns the text that the
     /// proxy got.
@@ -161,7 +182,7 @@ mod tests {
         let proxy = format!("http://me:pass@{}", listener.local_addr().expect("an address"));
         let matcher = Matcher::builder().all(proxy).build();
         let address = Url::parse(address).expect("a URL");
-        let client = through(Some(&matcher), &address, &ProviderLimits::default()).expect("a client");
+        let client = through(Some(&matcher), &address, &settings()).expect("a client");
         let proxy = async {
             let (mut stream, _) = listener.accept().await.expect("a client");
             let mut said = Vec::new();
@@ -205,7 +226,7 @@ mod tests {
     fn a_proxy_that_does_not_speak_http_is_refused() {
         let matcher = Matcher::builder().all("socks5://127.0.0.1:1").build();
         let address = Url::parse("http://model.example").expect("a URL");
-        let error = through(Some(&matcher), &address, &ProviderLimits::default()).expect_err("refused");
+        let error = through(Some(&matcher), &address, &settings()).expect_err("refused");
         assert_eq!(error.kind(), ProviderErrorKind::Configuration);
     }
 }

@@ -13,9 +13,16 @@ use std::{
 use http::{HeaderValue, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector, proxy::Tunnel};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection, proxy::Tunnel},
+    rt::TokioIo,
+};
+use portcullis_egress::Dialler;
+use rustix::net::sockopt;
 use rustls::ClientConfig;
+use tokio::net::TcpStream;
 use tower_service::Service;
+use url::Url;
 
 /// Interval of TCP keepalive probes, which detect a dead peer.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -43,22 +50,23 @@ enum Route {
 }
 
 /// TCP, with TLS if the address wants it.
-type Secured = HttpsConnector<HttpConnector>;
+type Secured = HttpsConnector<TcpConnector>;
 
 impl Connector {
     /// A connector to the requested host itself.
-    pub(super) fn direct(tls: Arc<ClientConfig>, limit: Duration) -> Self {
-        Self { way: Route::Direct(secured(tls, limit)), limit }
+    pub(super) fn direct(tcp: TcpConnector, tls: Arc<ClientConfig>, limit: Duration) -> Self {
+        Self { way: Route::Direct(HttpsConnector::from((tcp, tls))), limit }
     }
 
     /// A connector through a proxy's tunnel; the proxy sees only host and port.
     pub(super) fn tunnel(
+        tcp: TcpConnector,
         proxy: Uri,
         authorization: Option<HeaderValue>,
         tls: Arc<ClientConfig>,
         limit: Duration,
     ) -> Self {
-        let mut tunnel = Tunnel::new(proxy, secured(Arc::clone(&tls), limit));
+        let mut tunnel = Tunnel::new(proxy, HttpsConnector::from((tcp, Arc::clone(&tls))));
         if let Some(value) = authorization {
             tunnel = tunnel.with_auth(value);
         }
@@ -66,24 +74,50 @@ impl Connector {
     }
 
     /// A connector to a proxy that reads the destination from each request.
-    pub(super) fn passed_on(proxy: Uri, tls: Arc<ClientConfig>, limit: Duration) -> Self {
-        Self { way: Route::PassedOn(secured(tls, limit), proxy), limit }
+    pub(super) fn passed_on(tcp: TcpConnector, proxy: Uri, tls: Arc<ClientConfig>, limit: Duration) -> Self {
+        Self { way: Route::PassedOn(HttpsConnector::from((tcp, tls)), proxy), limit }
     }
 }
 
-fn secured(tls: Arc<ClientConfig>, limit: Duration) -> Secured {
-    let mut tcp = HttpConnector::new();
-    // Other schemes than `http` are handled by the TLS layer above.
-    tcp.enforce_http(false);
-    // hyper divides this limit over the addresses of a name, so that a silent address leaves time for the
-    // next.
-    tcp.set_connect_timeout(Some(limit));
-    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    tcp.set_nodelay(true);
-    tcp.set_keepalive(Some(KEEPALIVE));
-    tcp.set_keepalive_interval(Some(KEEPALIVE));
-    tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    HttpsConnector::from((tcp, tls))
+/// TCP, from the dialler: this process makes no connection elsewhere.
+#[derive(Debug, Clone)]
+pub(super) struct TcpConnector(Arc<Dialler>);
+
+impl TcpConnector {
+    pub(super) fn new(dialler: Dialler) -> Self {
+        Self(Arc::new(dialler))
+    }
+}
+
+impl Service<Uri> for TcpConnector {
+    type Response = TokioIo<TcpStream>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let dialler = Arc::clone(&self.0);
+        Box::pin(async move {
+            let stream = dialler.dial(Url::parse(&to.to_string())?).await?;
+            prepare(&stream)?;
+            Ok(TokioIo::new(TcpStream::from_std(stream)?))
+        })
+    }
+}
+
+/// Lets the kernel notice a peer that is gone.
+fn prepare(stream: &std::net::TcpStream) -> io::Result<()> {
+    // Cannot fail: 30,000 ms.
+    let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(stream, unacknowledged)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_TRIES)?;
+    Ok(())
 }
 
 type BoxError = Box<dyn Error + Send + Sync>;

@@ -37,7 +37,7 @@ impl RemoteProvider {
     /// key that would travel without TLS, or a machine without certificates where TLS is needed.
     pub fn new(settings: ProviderSettings) -> Result<Self, ProviderError> {
         let base = settings.address()?;
-        let client = connection::client(&base, &settings.limits)?;
+        let client = connection::client(&base, &settings)?;
         let identity = RequestIdentity { kind: settings.kind, key: settings.key.clone() };
         Ok(Self { client, base, settings, identity })
     }

@@ -2,6 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
+use portcullis_egress::Requirement;
 use url::{Host, Url};
 
 use super::ApiKey;
@@ -123,6 +124,11 @@ pub struct ProviderSettings {
     pub strict_tools: StrictTools,
     /// Limits of one answer.
     pub limits: ProviderLimits,
+    /// Whether the thread that opens the provider's connections must be held to the provider's port by Landlock.
+    /// Default: [`Requirement::Required`].
+    pub landlock: Requirement,
+    /// Whether that thread must have a filter of system calls. Default: [`Requirement::Required`].
+    pub seccomp: Requirement,
 }
 
 impl ProviderSettings {
@@ -137,6 +143,8 @@ impl ProviderSettings {
             key_without_tls: false,
             strict_tools: StrictTools::default(),
             limits: ProviderLimits::default(),
+            landlock: Requirement::Required,
+            seccomp: Requirement::Required,
         }
     }
 

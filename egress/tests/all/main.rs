@@ -2,6 +2,7 @@
 
 mod confinement;
 mod credentials;
+mod dialling;
 mod endings;
 mod framing;
 mod names;

@@ -6,7 +6,10 @@ use portcullis_agent::{
     AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, ApiKey, DEFAULT_EVENT_CAPACITY,
     InMemoryMessageStore, Provider, ProviderErrorKind, ProviderSettings, RemoteProvider, event_channel,
 };
-use portcullis_tools::{Caller, RegistryExecutor, ToolRegistry, approval::Approver, shell::ShellPlace};
+use portcullis_tools::{
+    Caller, RegistryExecutor, ToolRegistry, approval::Approver, confine::Layer, requirement,
+    shell::ShellPlace,
+};
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolErrorKind};
 
 use super::{
@@ -38,6 +41,7 @@ that is refused says why; do what it asks for, or go another way.";
 
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: AgentOptions) -> Result<ExitCode, CliError> {
+    // First: a mistake in the settings makes no workspace.
     let provider = provider(&options)?;
     let mut config = AgentConfig::new(AGENT_ID);
     config.system = Some(system(options.system.as_deref())?);
@@ -45,6 +49,7 @@ pub(crate) fn run(common: &Common, options: AgentOptions) -> Result<ExitCode, Cl
     config.strategy = options.strategy.0;
     let prompt = call::arguments(options.prompt)?;
     let envelope = setup::envelope_with(common, options.modules)?;
+    let provider = confined_as_tools(&provider, &envelope)?;
     let place = sidecar::shell_place(common);
 
     let live = (!options.json).then(|| Arc::new(Live::to_stderr()));
@@ -175,6 +180,16 @@ fn provider(options: &AgentOptions) -> Result<RemoteProvider, CliError> {
         (None, _) => None,
     };
     Ok(RemoteProvider::new(settings)?)
+}
+
+/// The same provider, whose connections need the layers that the policy requires.
+fn confined_as_tools(
+    provider: &RemoteProvider,
+    envelope: &RunnerBootstrapEnvelope,
+) -> Result<RemoteProvider, CliError> {
+    let policy = setup::policy_files(envelope)?.load(envelope.sandbox_tier)?;
+    let (landlock, seccomp) = (requirement(&policy, Layer::Landlock), requirement(&policy, Layer::Seccomp));
+    Ok(RemoteProvider::new(ProviderSettings { landlock, seccomp, ..provider.settings().clone() })?)
 }
 
 fn system(file: Option<&Path>) -> Result<String, CliError> {

@@ -37,12 +37,11 @@ pub(super) fn begin(form: LogFormat, least: &str) {
 
 /// Libraries that log content at lower levels, each with the lowest level that is safe. Below it are
 /// arguments, file contents and standard input in the protocol of clients, and headers with tokens.
-const WITH_CONTENT: [(&str, LevelFilter); 7] = [
+const WITH_CONTENT: [(&str, LevelFilter); 6] = [
     ("rmcp", LevelFilter::WARN),
     ("h2", LevelFilter::INFO),
     ("hyper", LevelFilter::INFO),
     ("hyper_util", LevelFilter::INFO),
-    ("reqwest", LevelFilter::INFO),
     ("rustls", LevelFilter::INFO),
     ("tonic", LevelFilter::INFO),
 ];
