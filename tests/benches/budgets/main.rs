@@ -2,7 +2,7 @@
 //! Exits with 1 when a budget is missed.
 //!
 //! Run with `cargo xtask bench`. The comparisons need ripgrep (`rg`), bubblewrap (`bwrap`) and the reference
-//! server for MCP (`.ci/mcp-packages`). "Whole pipeline" is `execute_with_policy` under the shipped policy,
+//! server for MCP (`.ci/node-packages mcp`). "Whole pipeline" is `execute_with_policy` under the shipped policy,
 //! with the audit log on disk, Landlock and seccomp on, another file at each call, and the output compared.
 
 mod agent;

@@ -62,7 +62,8 @@ pub(crate) fn calls(world: &World, files: &Files, report: &mut Report) {
     report.at_most_here("`tools/call file_read` over standard streams, p50", own, 200.0, "µs", here);
     let what = format!("the same beside `{REFERENCE}`");
     if other.is_empty() {
-        let why = "it is not installed as `.ci/mcp/package-lock.json` has it: `.ci/mcp-packages` does that";
+        let why =
+            "it is not installed as `.ci/mcp/package-lock.json` has it: `.ci/node-packages mcp` does that";
         report.impossible(&what, why);
     } else {
         let other = median_us(&mut other);
@@ -77,7 +78,7 @@ fn serve(world: &World, state: &Path) -> Command {
     command
 }
 
-/// The reference server that `.ci/mcp-packages` installs, in the version of the lock file and with the Node
+/// The reference server that `.ci/node-packages mcp` installs, in the version of the lock file and with the Node
 /// version of that script. `MCP_REFERENCE` may name the folder of another npm installation instead, which
 /// runs on the installed Node.
 #[expect(clippy::disallowed_methods, reason = "the program that we are compared with")]
@@ -95,7 +96,7 @@ fn reference(world: &World) -> Option<Command> {
     Some(command)
 }
 
-/// The folder of `.ci/mcp-packages` beside the build folders, if its content matches the lock file.
+/// The folder of `.ci/node-packages mcp` beside the build folders, if its content matches the lock file.
 fn packages() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_BIN_EXE_portcullis-test")).ancestors().nth(2)?.join("mcp-packages");
     let wanted = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join(".ci/mcp/package-lock.json");
