@@ -104,7 +104,7 @@ impl AgentLoop {
             steps.take_one(&mut state).await;
         };
         steps.report(AgentEvent::AgentEnd { end: end.clone() }).await;
-        AgentRun { run_id, end, iterations: state.iterations, usage: state.usage }
+        AgentRun { run_id, end, iterations: state.turns_total, usage: state.usage }
     }
 }
 

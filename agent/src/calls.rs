@@ -61,8 +61,7 @@ impl CallRunner<'_> {
             run_id: self.run_id.to_owned(),
             space_id: self.config.space_id.clone(),
             cancel: cancel.clone(),
-            // By the clock of `std`, which executors use; `deadline` below is by the clock of tokio, which
-            // tests can pause.
+            // `std`'s `Instant`, as executors expect. `deadline` below is tokio's, which tests can pause.
             turn_deadline: timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout)),
             on_event: self.emitter.listens().then(|| listener(Arc::clone(self.emitter), live.clone())),
         };
@@ -86,7 +85,8 @@ impl CallRunner<'_> {
                 None => runnable.push(at),
             }
         }
-        let beside: Vec<bool> = runnable.iter().map(|&at| runs_beside(&turn.requested[at], offers)).collect();
+        let beside: Vec<bool> =
+            runnable.iter().map(|&at| may_run_concurrently(&turn.requested[at], offers)).collect();
         let mut over = None;
         for (nth, batch) in batches(self.config.strategy, &beside).into_iter().enumerate() {
             if over.is_none() && nth > 0 && self.handle.wants_to_steer() {
@@ -113,7 +113,7 @@ impl CallRunner<'_> {
 
 /// Whether a call may run concurrently with others. A name that is not among the offers may be an alias of
 /// any tool, so it may not.
-fn runs_beside(call: &ToolCall, offers: &[OfferedTool]) -> bool {
+fn may_run_concurrently(call: &ToolCall, offers: &[OfferedTool]) -> bool {
     offers.iter().any(|offer| offer.decl.name == call.tool && offer.runs_beside_others())
 }
 
@@ -147,9 +147,10 @@ impl TurnCalls<'_> {
         tokio::pin!(give_up_reason);
         let reason = match *batch {
             [at] if self.never_blocks => self.run_alone(at, give_up_reason).await,
-            _ => self.run_beside(batch, give_up_reason).await,
+            _ => self.run_concurrently(batch, give_up_reason).await,
         };
-        // After a cancellation no further call begins.
+        // After a cancellation no further call begins. `running` is the result of calls that had begun, `before` that of
+        // calls that had not; after a person's message the latter are left out, and the former are waited for.
         let is_cancelled = self.calls.grace_period.cancel.is_cancelled();
         let (running, before) = match reason.or(is_cancelled.then_some(GiveUpReason::Cancelled)) {
             Some(GiveUpReason::TimedOut) => {
@@ -209,7 +210,7 @@ impl TurnCalls<'_> {
     }
 
     /// Runs calls in separate tasks, and returns why they were given up, if they were.
-    async fn run_beside(
+    async fn run_concurrently(
         &mut self,
         batch: &[usize],
         mut give_up_reason: Pin<&mut impl Future<Output = GiveUpReason>>,

@@ -11,9 +11,9 @@ use super::{AgentEnd, Usage, read_answer::CompleteAnswer, repeat_guard::RepeatGu
 pub(super) struct RunState {
     pub(super) next: RunStep,
     /// How many times the model was asked.
-    pub(super) iterations: u32,
+    pub(super) turns_total: u32,
     /// How many of these were for the question that the model works on.
-    pub(super) turns: u32,
+    pub(super) turns_for_question: u32,
     /// Tokens of all answers together.
     pub(super) usage: Usage,
     pub(super) guard: RepeatGuard,
@@ -40,8 +40,8 @@ impl RunState {
     pub(super) fn new(question: Message) -> Self {
         Self {
             next: RunStep::Setup { question },
-            iterations: 0,
-            turns: 0,
+            turns_total: 0,
+            turns_for_question: 0,
             usage: Usage::default(),
             guard: RepeatGuard::default(),
         }

@@ -66,12 +66,12 @@ impl<'a> Steps<'a> {
     /// Asks the model, after the messages that a person queued meanwhile.
     async fn call_model(&mut self, state: &mut RunState) -> Result<RunStep, AgentEnd> {
         self.steer().await?;
-        self.go_on()?;
+        self.ensure_running()?;
         let limit = self.agent.config.max_iterations.get();
-        if state.turns >= limit {
+        if state.turns_for_question >= limit {
             return Err(AgentEnd::MaxIterations { limit });
         }
-        state.turns += 1;
+        state.turns_for_question += 1;
         let answer = self.ask(state).await?;
         Ok(if answer.calls.is_empty() { RunStep::Finalize { answer } } else { RunStep::RunTools { answer } })
     }
@@ -89,7 +89,7 @@ impl<'a> Steps<'a> {
             Some(offers) => offers,
             None => self.offer()?,
         };
-        let turn = CallRunner {
+        let runner = CallRunner {
             config: &self.agent.config,
             executor: &self.agent.executor,
             emitter: &self.emitter,
@@ -97,7 +97,7 @@ impl<'a> Steps<'a> {
             grace_period: &self.grace_period,
             run_id: &self.run_id,
         };
-        let results = turn.run(calls, &offers).await;
+        let results = runner.run(calls, &offers).await;
         let mut batch = Vec::with_capacity(results.len() + 2);
         batch.push(Arc::unwrap_or_clone(message));
         batch.extend(results.iter().map(|result| Message::tool_result(result)));
@@ -105,11 +105,11 @@ impl<'a> Steps<'a> {
             batch.push(hint.clone());
         }
         self.append(batch).await?;
-        self.go_on()?;
+        self.ensure_running()?;
         if let Repeat::End { tool } = repeat {
             return Err(AgentEnd::Repeated { tool });
         }
-        self.report(AgentEvent::TurnEnd { iteration: state.iterations, stop, usage }).await;
+        self.report(AgentEvent::TurnEnd { iteration: state.turns_total, stop, usage }).await;
         Ok(RunStep::CallModel)
     }
 
@@ -118,24 +118,24 @@ impl<'a> Steps<'a> {
     async fn finalize(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
         let CompleteAnswer { text, stop, usage, .. } = answer;
         self.keep_text(text.clone()).await?;
-        let iteration = state.iterations;
+        let iteration = state.turns_total;
         self.report(AgentEvent::TurnEnd { iteration, stop: stop.clone(), usage }).await;
         if self.agent.handle.wants_to_steer() {
-            state.turns = 0;
+            state.turns_for_question = 0;
             return Ok(RunStep::CallModel);
         }
         let follow_ups = self.agent.handle.take_follow_ups();
         if follow_ups.is_empty() {
-            self.go_on()?;
+            self.ensure_running()?;
             return Ok(RunStep::Over { end: end(text, stop) });
         }
-        state.turns = 0;
+        state.turns_for_question = 0;
         self.append(follow_ups).await?;
         Ok(RunStep::CallModel)
     }
 
     /// Ends the run if it was cancelled, or if the emitter failed.
-    fn go_on(&self) -> Result<(), AgentEnd> {
+    fn ensure_running(&self) -> Result<(), AgentEnd> {
         if self.grace_period.cancel.is_cancelled() {
             return Err(AgentEnd::Cancelled);
         }
@@ -181,8 +181,8 @@ impl<'a> Steps<'a> {
 
     async fn ask(&mut self, state: &mut RunState) -> Result<CompleteAnswer, AgentEnd> {
         let offers = self.offer()?;
-        state.iterations += 1;
-        self.report(AgentEvent::TurnStart { iteration: state.iterations }).await;
+        state.turns_total += 1;
+        self.report(AgentEvent::TurnStart { iteration: state.turns_total }).await;
         let config = &self.agent.config;
         let (provider, silence) = (Arc::clone(&self.agent.provider), config.model_silence);
         let system = config.system.iter().map(Message::system);

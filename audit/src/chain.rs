@@ -69,12 +69,12 @@ pub(super) fn check(line: &[u8]) -> Result<ChainLink, BadLine> {
 pub(super) const SEALED_TAIL_BYTES: usize = HASH_BYTES + END.len();
 
 /// Whether the last [`SEALED_TAIL_BYTES`] of a line contain this hash.
-pub(super) fn tail_says(tail: &[u8], hash: &Hash) -> bool {
+pub(super) fn tail_has_hash(tail: &[u8], hash: &Hash) -> bool {
     tail.strip_suffix(END) == Some(hash.as_slice())
 }
 
 fn hash_of(body: &[u8]) -> Hash {
-    // Only a buffer of the right size.
+    // The value is overwritten; only its length matters.
     let mut hash = GENESIS;
     hex::encode_to_slice(Sha256::digest(body), &mut hash).expect("a SHA-256 has 64 hexadecimal digits");
     hash
@@ -107,7 +107,7 @@ mod tests {
     fn a_sealed_line_checks_and_any_flipped_bit_does_not() {
         let (line, hash) = sealed(r#"{"seq":12,"time":"t""#, &GENESIS);
         assert_eq!(check(&line), Ok(ChainLink { seq: 12, prev: GENESIS, hash }));
-        assert!(tail_says(&line[line.len() - SEALED_TAIL_BYTES..], &hash));
+        assert!(tail_has_hash(&line[line.len() - SEALED_TAIL_BYTES..], &hash));
         assert!(line.ends_with(b"\"}\n"));
         for at in 0..line.len() {
             for bit in 0..8 {

@@ -58,7 +58,7 @@ impl LiveFile {
     }
 
     /// Sets the mark, if there is none, to the offset of the `begin` that is about to be written.
-    pub(super) fn cover(&mut self, offset: u64) -> Result<(), AuditError> {
+    pub(super) fn ensure_marked(&mut self, offset: u64) -> Result<(), AuditError> {
         if self.mark.is_none() {
             self.handles.write_mark(Some(offset))?;
             self.mark = Some(offset);
@@ -68,7 +68,7 @@ impl LiveFile {
     }
 
     /// Advances the mark, or removes it if no call is open. The module doc says when that is safe.
-    pub(super) fn settle(&mut self, first_open: Option<u64>) {
+    pub(super) fn advance_mark(&mut self, first_open: Option<u64>) {
         let worth_it = match (self.mark, first_open) {
             (None, _) => false,
             (Some(_), None) => true,

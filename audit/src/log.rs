@@ -216,7 +216,7 @@ impl SharedLog {
         let still_idle = first_open.is_none() && state.writer.end() == end;
         if let Some(live) = &mut state.live {
             // All rows before `end` are on the disk; later ones may not be.
-            live.settle(if still_idle { None } else { Some(first_open.unwrap_or(end)) });
+            live.advance_mark(if still_idle { None } else { Some(first_open.unwrap_or(end)) });
         }
         Ok(())
     }
@@ -233,7 +233,7 @@ impl LogState {
         match &record.phase {
             Phase::Begin => {
                 // Before the row: a mark after it would be too late if the process dies in between.
-                self.cover(shared)?;
+                self.ensure_marked(shared)?;
                 let offset = self.writer.end();
                 self.writer.write(&self.process, &record.call, &record.phase, 0)?;
                 self.open.push(OpenCall { offset, call_id: Arc::clone(&record.call.call_id) });
@@ -253,12 +253,12 @@ impl LogState {
     }
 
     /// Makes sure that recovery would find the next `begin`.
-    fn cover(&mut self, shared: &SharedLog) -> Result<(), AuditError> {
+    fn ensure_marked(&mut self, shared: &SharedLog) -> Result<(), AuditError> {
         let live = match &mut self.live {
             Some(live) => live,
             none => none.insert(LiveFile::create(&shared.files, &self.process)?),
         };
-        live.cover(self.writer.end())?;
+        live.ensure_marked(self.writer.end())?;
         if shared.mode == SyncMode::Always
             && let Some(handles) = live.take_unsynced()
             && let Err(errno) = handles.sync()

@@ -30,7 +30,7 @@ pub(super) const MAX_VALUE_BYTES: usize = 4096;
 const MAX_SUBJECTS_BYTES: usize = 32 * 1024;
 
 /// The most bytes of a row's mounts, of its used mounts, and of its labels.
-const MAX_MOUNTS_BYTES: usize = 4 * 1024;
+const MAX_NAME_LIST_BYTES: usize = 4 * 1024;
 
 /// The most bytes of a row's secrets.
 const MAX_SECRETS_BYTES: usize = 1024;
@@ -59,7 +59,8 @@ pub struct CallRecord {
     pub mounts: Vec<RecordedMount>,
     /// The subjects of its arguments. Never file contents.
     pub subjects: Vec<Subject>,
-    /// SHA-256 of the raw arguments, in hexadecimal.
+    /// SHA-256 of the arguments' text that was judged last, in hexadecimal; in an `approve` or `revoke`, of the tool's
+    /// declarations.
     pub args_sha256: Option<Text>,
     /// Digest of the effective policy.
     pub policy_digest: Option<Text>,
@@ -340,7 +341,7 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
     field_word(out, "tier", call.tier.map(SafetyTier::as_str));
     field_word(out, "confinement", call.confinement.map(Confinement::as_str));
     field_text(out, "profile", call.profile.as_deref());
-    omitted += field_list(out, "mounts", &call.mounts, MAX_MOUNTS_BYTES, push_mount);
+    omitted += field_list(out, "mounts", &call.mounts, MAX_NAME_LIST_BYTES, push_mount);
     omitted += field_list(out, "subjects", &call.subjects, MAX_SUBJECTS_BYTES, push_subject);
     field_text(out, "args_sha256", call.args_sha256.as_deref());
     field_text(out, "policy_digest", call.policy_digest.as_deref());
@@ -349,7 +350,7 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
     field_text(out, "code", code.map(AsRef::as_ref));
     field_text(out, "rule", call.rule.as_deref());
     field_text(out, "approval", call.approval.as_deref());
-    omitted += field_list(out, "labels", &call.labels, MAX_MOUNTS_BYTES, |out, label| {
+    omitted += field_list(out, "labels", &call.labels, MAX_NAME_LIST_BYTES, |out, label| {
         push_string(out, label, MAX_NAME_BYTES);
     });
     field_text(out, "flow_rule", call.flow_rule.as_deref());
@@ -371,7 +372,7 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
         },
     );
     let used = ending.map_or(&[][..], |ending| ending.mounts_used.as_slice());
-    omitted += field_list(out, "mounts_used", used, MAX_MOUNTS_BYTES, |out, name| {
+    omitted += field_list(out, "mounts_used", used, MAX_NAME_LIST_BYTES, |out, name| {
         push_string(out, name, MAX_NAME_BYTES);
     });
     let connections = ending.map_or(&[][..], |ending| ending.connections.as_slice());

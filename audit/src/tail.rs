@@ -61,7 +61,7 @@ pub(super) fn still_ends_with(file: &File, end: u64, hash: &Hash) -> io::Result<
     };
     let mut bytes = [0; chain::SEALED_TAIL_BYTES];
     file.read_exact_at(&mut bytes, from)?;
-    Ok(chain::tail_says(&bytes, hash))
+    Ok(chain::tail_has_hash(&bytes, hash))
 }
 
 enum TailRow {

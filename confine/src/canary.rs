@@ -180,7 +180,7 @@ impl Probe {
     /// The attempts before every call, one for each layer.
     pub(crate) const PER_CALL: [Self; 2] = [Self::ReadState, Self::Socket];
 
-    /// The attempts on a new thread that may connect, `port` excepted. `abi` is the kernel's Landlock version.
+    /// The attempts on a new thread with a network. `port` is one that it must not reach. `abi` is the kernel's Landlock version.
     pub(crate) fn of_network(port: u16, abi: u32) -> Vec<Self> {
         let holds_ports = (abi >= CONNECT_ABI).then_some(Self::Network(NetworkProbe::OtherPort(port)));
         let filtered = NetworkProbe::of_filter(port).map(Self::Network);

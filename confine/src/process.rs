@@ -215,7 +215,7 @@ pub(crate) fn start_one(one_thread: &SingleThreaded) -> SyscallOutcome {
 ///
 /// # Errors
 /// The kernel's; usually this takes `CAP_SYS_NICE`.
-pub fn run_before_others() -> io::Result<()> {
+pub fn set_realtime_priority() -> io::Result<()> {
     sys::schedule_in_real_time()
 }
 
@@ -239,7 +239,7 @@ pub fn share_descriptors(one: rustix::process::Pid, other: rustix::process::Pid)
 ///
 /// # Errors
 /// The kernel's; usually this takes `CAP_SETUID` and `CAP_SETGID`.
-pub fn look_as(user: ProcessUser) -> io::Result<()> {
+pub fn set_thread_user(user: ProcessUser) -> io::Result<()> {
     let mut sets = rustix::thread::capabilities(None)?;
     if sets.effective.contains(CapabilitySet::SYS_PTRACE) {
         return Ok(());

@@ -41,13 +41,14 @@ pub(crate) fn restrict_to_network() -> Result<LayerStatus, ConfineError> {
 /// Filters the system calls of the calling process, which has one thread, and of all its children.
 /// With `network` it may connect by TCP.
 pub(crate) fn restrict_process(network: Option<&NetworkRules>) -> Result<LayerStatus, ConfineError> {
-    let answered = [(libc::ENOSYS, &process::UNKNOWN[..]), (libc::EOPNOTSUPP, &process::UNSUPPORTED[..])];
-    install(&compiled(&answered, || process::allowed(network.is_some()))?)
+    let errno_filters =
+        [(libc::ENOSYS, &process::UNKNOWN[..]), (libc::EOPNOTSUPP, &process::UNSUPPORTED[..])];
+    install(&compiled(&errno_filters, || process::allowed(network.is_some()))?)
 }
 
 fn install(programs: &Programs) -> Result<LayerStatus, ConfineError> {
     // The order matters: the last filter forbids installing another one.
-    for program in programs.answered.iter().chain([&programs.allow_list]) {
+    for program in programs.errno_filters.iter().chain([&programs.allow_list]) {
         apply_filter(program).map_err(|source| ConfineError::SeccompApply { source })?;
     }
     Ok(LayerStatus::Enforced)
@@ -59,7 +60,7 @@ struct Programs {
     /// One filter for each error other than `EPERM`, such as `ENOSYS` for `clone3`, which makes libc fall
     /// back as on an older kernel. These calls must be on the allow list too: it is installed later, so its
     /// refusal would win.
-    answered: Vec<BpfProgram>,
+    errno_filters: Vec<BpfProgram>,
     allow_list: BpfProgram,
 }
 
@@ -74,28 +75,28 @@ fn programs() -> Result<&'static Programs, ConfineError> {
 }
 
 fn compiled(
-    answered: &[(libc::c_int, &[libc::c_long])],
+    errno_filters: &[(libc::c_int, &[libc::c_long])],
     allowed: impl FnOnce() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>,
 ) -> Result<Programs, ConfineError> {
     allowed()
-        .and_then(|allowed| compile(answered, allowed))
+        .and_then(|allowed| compile(errno_filters, allowed))
         .map_err(|source| ConfineError::SeccompCompile { source })
 }
 
 fn compile(
-    answered: &[(libc::c_int, &[libc::c_long])],
+    errno_filters: &[(libc::c_int, &[libc::c_long])],
     allowed: BTreeMap<i64, Vec<SeccompRule>>,
 ) -> Result<Programs, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let answered = answered.iter().map(|(errno, calls)| -> Result<BpfProgram, BackendError> {
+    let errno_filters = errno_filters.iter().map(|(errno, calls)| -> Result<BpfProgram, BackendError> {
         let calls = calls.iter().map(|number| (*number, Vec::new())).collect();
         let answer = SeccompAction::Errno(word(*errno));
         SeccompFilter::new(calls, SeccompAction::Allow, answer, arch)?.try_into()
     });
-    let answered = answered.collect::<Result<_, BackendError>>()?;
+    let errno_filters = errno_filters.collect::<Result<_, BackendError>>()?;
     let allow_list =
         SeccompFilter::new(allowed, SeccompAction::Errno(word(libc::EPERM)), SeccompAction::Allow, arch)?;
-    Ok(Programs { answered, allow_list: allow_list.try_into()? })
+    Ok(Programs { errno_filters, allow_list: allow_list.try_into()? })
 }
 
 /// The allow list. A call with an empty vector is allowed with any arguments; a call with rules, if one of
@@ -218,7 +219,7 @@ const THREAD: &[libc::c_long] = &[
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
     libc::SYS_sigaltstack,
-    // Allowed here, because the filter for `ENOSYS` answers it (see [`Programs::answered`]).
+    // Allowed here, because the filter for `ENOSYS` answers it (see [`Programs::errno_filters`]).
     libc::SYS_clone3,
 ];
 

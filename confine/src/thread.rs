@@ -98,7 +98,7 @@ fn confine_on(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<Prove
         Some(other) => (Probe::of_network(other.port, abi), Probe::of_network_per_call(other.port, abi)),
         None => (Probe::ALL.to_vec(), Probe::PER_CALL.to_vec()),
     };
-    let controls = control(rules, &probes)?;
+    let controls = negative_control(rules, &probes)?;
     let prove = |layer| prove(rules, controls.iter().filter(move |(probe, _)| probe.layer() == layer));
 
     rustix::thread::set_no_new_privs(true)
@@ -134,7 +134,7 @@ fn require_supported(kernel: &KernelSupport, layer: Layer) -> Result<(), Confine
 }
 
 /// The negative control: every attempt that the layers must refuse has to work first.
-fn control(
+fn negative_control(
     rules: &ThreadConfinement,
     probes: &[Probe],
 ) -> Result<Vec<(Probe, SyscallOutcome)>, ConfineError> {

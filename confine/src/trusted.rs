@@ -77,7 +77,7 @@ pub enum TrustError {
     },
     /// Another user owns it, who could change it.
     #[error(
-        "the {thing} `{}` belongs to user {owner}, who could change it; right would be root or our own user: `chown {own} {}`",
+        "the {thing} `{}` belongs to user {owner}, who could change it; right would be root or our own user: `chown {own_uid} {}`",
         path.display(), path.display()
     )]
     Foreign {
@@ -88,7 +88,7 @@ pub enum TrustError {
         /// The owner's user number.
         owner: u32,
         /// Our own user.
-        own: u32,
+        own_uid: u32,
     },
     /// Other users may write it.
     #[error(
@@ -191,16 +191,16 @@ enum PathEnd {
 fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, PathBuf), TrustError> {
     let unusable = |at: &Path, source: io::Error| TrustError::Unusable { path: at.to_owned(), source };
     let absolute = std::path::absolute(path).map_err(|source| unusable(path, source))?;
-    let mut left: Vec<OsString> = steps(&absolute);
+    let mut left: Vec<OsString> = reversed_components(&absolute);
     let mut at = PathBuf::from("/");
     let mut folder = open_folder(None, OsStr::new("/")).map_err(|errno| unusable(&at, errno.into()))?;
-    judge_way(folder.as_fd(), PathObject::Folder, &at, doubt)?;
+    judge_component(folder.as_fd(), PathObject::Folder, &at, doubt)?;
     let mut links = 0;
     while let Some(name) = left.pop() {
         if name == ".." {
             at.pop();
             folder = open_folder(Some(folder.as_fd()), &name).map_err(|errno| unusable(&at, errno.into()))?;
-            judge_way(folder.as_fd(), PathObject::Folder, &at, doubt)?;
+            judge_component(folder.as_fd(), PathObject::Folder, &at, doubt)?;
             continue;
         }
         let here = at.join(&name);
@@ -214,11 +214,11 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, PathBuf
         .map_err(failed)?;
         match FileType::from_raw_mode(rustix::fs::fstat(&seen).map_err(failed)?.st_mode) {
             FileType::Directory => {
-                judge_way(seen.as_fd(), PathObject::Folder, &here, doubt)?;
+                judge_component(seen.as_fd(), PathObject::Folder, &here, doubt)?;
                 (folder, at) = (seen, here);
             }
             FileType::Symlink => {
-                judge_way(seen.as_fd(), PathObject::Link, &here, doubt)?;
+                judge_component(seen.as_fd(), PathObject::Link, &here, doubt)?;
                 links += 1;
                 if links > MAX_LINKS {
                     return Err(failed(Errno::LOOP));
@@ -229,7 +229,7 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, PathBuf
                     at = PathBuf::from("/");
                     folder = open_folder(None, OsStr::new("/")).map_err(failed)?;
                 }
-                left.extend(steps(&target));
+                left.extend(reversed_components(&target));
             }
             // A file that other users could have led us to is not even opened.
             FileType::RegularFile if left.is_empty() && doubt.is_some() => {
@@ -259,7 +259,7 @@ fn open_regular(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Option<OwnedFd>,
 }
 
 /// Judges an object on the path, and records a doubt. Only errors of the system end the walk.
-fn judge_way(
+fn judge_component(
     handle: BorrowedFd<'_>,
     thing: PathObject,
     path: &Path,
@@ -275,7 +275,7 @@ fn judge_way(
 }
 
 /// The names of a path, the last one first.
-fn steps(path: &Path) -> Vec<OsString> {
+fn reversed_components(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some(OsString::from("..")),
@@ -292,8 +292,8 @@ fn open_folder(from: Option<BorrowedFd<'_>>, name: &OsStr) -> Result<OwnedFd, Er
 fn judge(handle: BorrowedFd<'_>, thing: PathObject, path: &Path) -> Result<(), TrustError> {
     let failed = |errno: Errno| TrustError::Unusable { path: path.to_owned(), source: errno.into() };
     let stat = rustix::fs::fstat(handle).map_err(failed)?;
-    let own = rustix::process::geteuid().as_raw();
-    let (is_ours, by) = (is_trusted(stat.st_uid, own), written_by(&stat, thing, handle));
+    let own_uid = rustix::process::geteuid().as_raw();
+    let (is_ours, by) = (is_trusted(stat.st_uid, own_uid), written_by(&stat, thing, handle));
     if is_ours && by.is_none() {
         return Ok(());
     }
@@ -302,7 +302,9 @@ fn judge(handle: BorrowedFd<'_>, thing: PathObject, path: &Path) -> Result<(), T
         return Ok(());
     }
     match by {
-        _ if !is_ours => Err(TrustError::Foreign { thing, path: path.to_owned(), owner: stat.st_uid, own }),
+        _ if !is_ours => {
+            Err(TrustError::Foreign { thing, path: path.to_owned(), owner: stat.st_uid, own_uid })
+        }
         Some((by, remedy)) => Err(TrustError::Writable {
             thing,
             path: path.to_owned(),
@@ -314,8 +316,8 @@ fn judge(handle: BorrowedFd<'_>, thing: PathObject, path: &Path) -> Result<(), T
     }
 }
 
-fn is_trusted(owner: u32, own: u32) -> bool {
-    owner == own || owner == 0 || (owner == UNMAPPED && !is_mapped(UNMAPPED))
+fn is_trusted(owner: u32, own_uid: u32) -> bool {
+    owner == own_uid || owner == 0 || (owner == UNMAPPED && !is_mapped(UNMAPPED))
 }
 
 /// The other users who may write it, and the `chmod` mode that forbids that.

@@ -13,8 +13,8 @@ use crate::{
 pub(crate) struct JudgedAddresses(Vec<SocketAddr>);
 
 impl JudgedAddresses {
-    /// Resolves the target's host once, and judges every address. One refusal refuses all: a name that leads to a
-    /// public and a private address is made to deceive, or by mistake.
+    /// Resolves the target's host once, and judges every address. One refusal refuses all: a name with both
+    /// public and private addresses is an attack (DNS rebinding) or a mistake.
     ///
     /// # Cancellation
     /// Dropping the future ends the wait for the name servers.

@@ -47,7 +47,7 @@ impl Client {
             let addresses = JudgedAddresses::of(&target, &self.resolver, judge, limits).await?;
             let connection = Connection::open(&target, &addresses, &self.tls, limits).await?;
             let address = connection.address;
-            let attached = attached(judge, &request)?;
+            let attached = credentials_for(judge, &request)?;
             let mut answer = exchange(connection, &target, &request, &attached, limits).await?;
             // Before the headers are read for a redirect: its target could carry the secret on.
             redacted |= redact::redact_headers(&mut answer.headers, credentials);
@@ -77,7 +77,7 @@ impl Client {
 }
 
 /// The credentials of one request. A header that the tool has set itself is refused: a server could take either.
-fn attached<'j>(judge: &'j dyn Judge, request: &Request) -> Result<Vec<&'j Credential>, FetchError> {
+fn credentials_for<'j>(judge: &'j dyn Judge, request: &Request) -> Result<Vec<&'j Credential>, FetchError> {
     let mut attached: Vec<&Credential> = Vec::new();
     for credential in judge.credentials() {
         let name = credential.header();

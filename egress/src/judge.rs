@@ -48,7 +48,7 @@ pub trait Judge: Send + Sync {
         false
     }
 
-    /// Told of each credential that a request carries, before it is sent. Default: nothing.
+    /// Called with each credential before the request that carries it is sent. Default: nothing.
     fn attached(&self, _credential: &Credential) {}
 
     /// The limits of the request. Called once, before anything else.

@@ -2,8 +2,8 @@
 //!
 //! A server that echoes its request, or reports an error with the header that it refused, repeats the secret. It is
 //! found as it is, in base64 at any of the three alignments and in both alphabets, in hexadecimal and in UTF-16; and
-//! each of these with any of its bytes escaped as in URLs, JSON, HTML or a string literal. A server that wants to
-//! pass its own secret on can always write it in another way: this is against servers that are careless.
+//! each of these with any of its bytes escaped as in URLs, JSON, HTML or a string literal. This
+//! catches careless servers. A server that wants to pass its own secret on can write it in another way.
 
 use std::ops::Range;
 
@@ -145,6 +145,7 @@ fn is_repeated_in_name(name: &str, credentials: &[Credential]) -> bool {
 /// The places of all secrets, sorted and disjoint.
 fn find(text: &[u8], credentials: &[Credential]) -> Vec<Range<usize>> {
     let patterns: Vec<&Pattern> = credentials.iter().flat_map(Credential::patterns).collect();
+    // A match begins with the first byte of a pattern, or with an escape that may stand for it: `%41`, `\u0041`, `&#65;`.
     let mut begins = [false; 256];
     for first in patterns.iter().filter_map(|pattern| pattern.bytes.first()).chain(b"%\\&") {
         begins[usize::from(*first)] = true;
@@ -160,6 +161,7 @@ fn find(text: &[u8], credentials: &[Credential]) -> Vec<Range<usize>> {
             if (is_escape || pattern.bytes.first() == Some(byte))
                 && let Some(end) = ends.of_match(text, at, pattern)
             {
+                // In base64 the digits at both edges hold bits of the secret together with those of its neighbours.
                 let is_digit = |at: usize| text.get(at).is_some_and(|byte| is_base64(*byte));
                 let start = at - usize::from(pattern.edges.0 && at > 0 && is_digit(at - 1));
                 let end = end + usize::from(pattern.edges.1 && is_digit(end));
@@ -167,6 +169,7 @@ fn find(text: &[u8], credentials: &[Credential]) -> Vec<Range<usize>> {
             }
         }
     }
+    // Matches of several secrets, or of forms of one, may overlap: each place is replaced once.
     places.sort_unstable_by_key(|place| place.start);
     places.into_iter().fold(Vec::new(), |mut merged, next| {
         match merged.last_mut() {
@@ -181,7 +184,8 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte)
 }
 
-/// The places that a match of the bytes so far may have come to: several, where a byte is its own escape.
+/// The positions where a match of the bytes so far may end. There are several where a byte can stand for itself or begin
+/// an escape.
 #[derive(Default)]
 struct Ends {
     now: Vec<usize>,
@@ -197,7 +201,7 @@ impl Ends {
             self.next.clear();
             for at in &self.now {
                 let at = if pattern.is_wrapped && index > 0 { after_break(text, *at) } else { *at };
-                forms(text, at, *byte, |end| {
+                for_each_encoding(text, at, *byte, |end| {
                     if !self.next.contains(&end) {
                         self.next.push(end);
                     }
@@ -221,7 +225,7 @@ fn after_break(text: &[u8], at: usize) -> usize {
 }
 
 /// Calls `found` with the end of each form of a byte that stands here.
-fn forms(text: &[u8], at: usize, byte: u8, mut found: impl FnMut(usize)) {
+fn for_each_encoding(text: &[u8], at: usize, byte: u8, mut found: impl FnMut(usize)) {
     let rest = text.get(at..).unwrap_or_default();
     let Some(first) = rest.first() else { return };
     if *first == byte || (*first == b'+' && byte == b' ') {

@@ -84,7 +84,7 @@ impl Egress {
         let settings = Arc::new(settings);
         let (mut threads, mut posture) = (Vec::new(), None);
         for number in 0..settings.threads.get() {
-            let (jobs, queue) = mpsc::channel(QUEUE);
+            let (jobs, queue) = mpsc::channel(MAX_QUEUED_REQUESTS);
             let (ready, is_ready) = blocking::sync_channel(1);
             let (settings, tls) = (Arc::clone(&settings), Arc::clone(&tls));
             thread::Builder::new()
@@ -277,7 +277,7 @@ async fn serve(client: &Client, proven: &ProvenThread, queue: &mut mpsc::Receive
     let (mut running, mut tunnels) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
         tokio::select! {
-            job = queue.recv(), if running.len() < IN_FLIGHT => {
+            job = queue.recv(), if running.len() < MAX_RUNNING_REQUESTS => {
                 let Some(job) = job else { return };
                 if let Err(source) = proven.reprove() {
                     // Dropping the others closes their connections.
@@ -287,7 +287,7 @@ async fn serve(client: &Client, proven: &ProvenThread, queue: &mut mpsc::Receive
                 match job {
                     Job::Request(job) => running.push(run(client, job).boxed_local()),
                     Job::Dial(job) => running.push(hand_out(client, job).boxed_local()),
-                    Job::Tunnel(job) if tunnels.len() < TUNNELS => tunnels.push(carry(client, job)),
+                    Job::Tunnel(job) if tunnels.len() < MAX_TUNNELS => tunnels.push(carry(client, job)),
                     // Not left in the queue: a tunnel may last for long, and requests wait behind it.
                     Job::Tunnel(_) => job.refuse(FetchError::Busy),
                 }
@@ -345,13 +345,13 @@ async fn run(client: &Client, job: RequestJob) {
 
 /// Requests that wait for a thread. More are refused: callers have limits of their own, and a queue without a
 /// bound would hold bodies without a bound.
-const QUEUE: usize = 128;
+const MAX_QUEUED_REQUESTS: usize = 128;
 
 /// Requests that a thread works on at a time. Each may hold a body of the limit's size.
-const IN_FLIGHT: usize = 64;
+const MAX_RUNNING_REQUESTS: usize = 64;
 
 /// Tunnels that a thread carries at a time. Each has two descriptors and 32 KiB of buffers.
-const TUNNELS: usize = 1024;
+const MAX_TUNNELS: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -105,8 +105,8 @@ impl Deletion {
             // A directory is read until it is empty: that may take several readings, and another process may
             // add entries meanwhile.
             if self.delete_entries(level)? == 0 {
-                self.count_limit()?;
-                gone(system::remove_dir(&level.directory), &level.directory)?;
+                self.ensure_below_limit()?;
+                ignore_missing(system::remove_dir(&level.directory), &level.directory)?;
                 self.deleted.directories += 1;
                 levels.pop();
             }
@@ -140,8 +140,8 @@ impl Deletion {
                     level.subdirectories.push(name);
                 }
                 Some(kind) => {
-                    self.count_limit()?;
-                    gone(system::remove_file(&path), &path)?;
+                    self.ensure_below_limit()?;
+                    ignore_missing(system::remove_file(&path), &path)?;
                     *(if kind.is_symlink() { &mut self.deleted.links } else { &mut self.deleted.files }) += 1;
                 }
             }
@@ -161,14 +161,14 @@ impl Deletion {
         }
     }
 
-    fn count_limit(&self) -> Result<(), DeletionStop> {
+    fn ensure_below_limit(&self) -> Result<(), DeletionStop> {
         let Counts { files, links, directories } = self.deleted;
         if files + links + directories < MAX_DELETED { Ok(()) } else { Err(DeletionStop::Limit) }
     }
 }
 
 /// An entry that another process has removed counts as deleted.
-fn gone(removed: io::Result<()>, path: &Path) -> Result<(), DeletionStop> {
+fn ignore_missing(removed: io::Result<()>, path: &Path) -> Result<(), DeletionStop> {
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(DeletionStop::At { path: path.to_owned(), error })

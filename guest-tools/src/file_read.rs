@@ -63,7 +63,7 @@ struct FilePart {
     begin: u64,
     bytes: Vec<u8>,
     /// Whether it ends at the end of the file or of the wanted lines, not at our limit.
-    whole: bool,
+    is_complete: bool,
 }
 
 /// The reason why a reading ended early.
@@ -89,20 +89,20 @@ impl FileSource {
         }
         self.position = self.file.seek(SeekFrom::Start(byte))?;
         let mut bytes = Vec::new();
-        let whole = self.fill(&mut bytes, MAX_TEXT_BYTES + CHAR_BYTES)?;
+        let is_complete = self.fill(&mut bytes, MAX_TEXT_BYTES + CHAR_BYTES)?;
         let split = bytes.iter().take(CHAR_BYTES - 1).take_while(|byte| is_continuation(**byte)).count();
         // At offset 0 a continuation byte is not the rest of a character: the check for UTF-8 reports it.
         let split = if byte == 0 { 0 } else { split };
         bytes.drain(..split);
-        Ok(FilePart { begin: byte + split as u64, bytes, whole })
+        Ok(FilePart { begin: byte + split as u64, bytes, is_complete })
     }
 
     /// A number of lines, each with its line break.
     fn lines(&mut self, first: u64, limit: Option<u64>, path: &GuestPath) -> Result<FilePart, ReadStop> {
         let mut bytes = Vec::new();
         if first == 1 && limit.is_none() {
-            let whole = self.fill(&mut bytes, MAX_TEXT_BYTES + CHAR_BYTES)?;
-            return Ok(FilePart { begin: 0, bytes, whole });
+            let is_complete = self.fill(&mut bytes, MAX_TEXT_BYTES + CHAR_BYTES)?;
+            return Ok(FilePart { begin: 0, bytes, is_complete });
         }
         let mut to_skip = first - 1;
         let mut ended = false;
@@ -132,7 +132,7 @@ impl FileSource {
             end = from + end_of_line(&bytes[from..], &mut wanted);
         }
         bytes.truncate(end);
-        Ok(FilePart { begin, bytes, whole: ended || wanted == 0 })
+        Ok(FilePart { begin, bytes, is_complete: ended || wanted == 0 })
     }
 
     /// Reads at most this many more bytes; returns whether the file has ended.
@@ -160,11 +160,11 @@ impl FileSource {
     /// Checks and bounds a part. If it ends before the requested end, the details say where to read on and
     /// the file's length: the host shows both to the model after the text.
     fn output(&self, part: FilePart, path: &GuestPath) -> Result<ToolOutput, ToolError> {
-        let FilePart { begin, mut bytes, whole } = part;
+        let FilePart { begin, mut bytes, is_complete } = part;
         let valid = match std::str::from_utf8(&bytes) {
             Ok(text) => text.len(),
             // An incomplete character was split by our limit and is not an error of the file.
-            Err(error) if !whole && error.error_len().is_none() => error.valid_up_to(),
+            Err(error) if !is_complete && error.error_len().is_none() => error.valid_up_to(),
             Err(_) => {
                 let total = self.bytes.max(self.position);
                 return Err(ToolError::failed(format!("`{path}` is not UTF-8 text ({total} bytes)")));
@@ -173,7 +173,7 @@ impl FileSource {
         bytes.truncate(valid);
         let mut text = String::from_utf8(bytes).unwrap_or_default();
         let end = that_fits(&text);
-        let cut = !whole || end < text.len();
+        let cut = !is_complete || end < text.len();
         text.truncate(end);
         let output = ToolOutput::text(text);
         if !cut {

@@ -51,7 +51,7 @@ pub(super) async fn run(
     let known = offered.registry.get(&call.tool).is_some();
 
     let (sender, receiver) = mpsc::channel(limits.reports);
-    let _client = session.server().clients().enter(&call.id, sender.clone());
+    let _client = session.server().clients().register(&call.id, sender.clone());
     let caller = caller(session, &context, sender);
     let reports = Reports::new(&context, session.threshold(), &call.tool);
     let cancel = caller.cancel.clone();
@@ -73,7 +73,7 @@ pub(super) async fn run(
     };
     if offered.registry.get(&result.tool).is_some_and(|tool| tool.shell_backend().is_some()) {
         // The command may have found that the shell cannot run.
-        session.server().look_again(&offered);
+        session.server().recheck_shell(&offered);
     }
     let result = hinted(result);
     if !known {
@@ -100,7 +100,7 @@ fn caller(
     let mut caller = session.caller(agent_id(context));
     caller.cancel = context.ct.child_token();
     caller.approver = approver(session, context);
-    let (updates, life) = (reports.clone(), reports.clone());
+    let (updates, heartbeats) = (reports.clone(), reports.clone());
     // `try_send`: a slow reader misses some reports. They only inform; the result counts.
     caller.on_progress = Some(Arc::new(move |text| {
         let _ = reports.try_send(progress(text));
@@ -111,7 +111,7 @@ fn caller(
     if context.meta.get_progress_token().is_some() {
         caller.on_event = Some(Arc::new(move |event| {
             if let ToolEvent::Heartbeat { .. } = event {
-                let _ = life.try_send(CallReport::Alive);
+                let _ = heartbeats.try_send(CallReport::Alive);
             }
         }));
     }

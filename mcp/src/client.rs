@@ -80,7 +80,7 @@ impl Clients {
     }
 
     /// Registers a call's client until the guard is dropped.
-    pub(super) fn enter(&self, call_id: &str, reports: mpsc::Sender<CallReport>) -> ClientGuard {
+    pub(super) fn register(&self, call_id: &str, reports: mpsc::Sender<CallReport>) -> ClientGuard {
         let client = Client { reports };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call_id.to_owned(), client);
         ClientGuard { clients: self.clone(), call_id: call_id.to_owned() }

@@ -63,9 +63,9 @@ pub(super) struct LineTransport<R, W> {
     /// Fires when the server shall stop.
     stop: CancellationToken,
     /// When the calls of a client that has left are cancelled.
-    leaves: Option<Instant>,
+    leave_deadline: Option<Instant>,
     /// When a stopping server gives up on unanswered requests.
-    stops: Option<Instant>,
+    stop_deadline: Option<Instant>,
     limits: McpLimits,
     presence: ClientPresence,
 }
@@ -99,8 +99,8 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             has_begun: false,
             has_ended: false,
             stop,
-            leaves: None,
-            stops: None,
+            leave_deadline: None,
+            stop_deadline: None,
             limits: limits.clone(),
             presence,
         }
@@ -161,7 +161,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     }
 
     /// Refuses a request that must not come before its session.
-    fn before_the_session(&mut self, id: &RequestId, request: &ClientRequest) -> Result<(), Unreadable> {
+    fn ensure_session_begun(&mut self, id: &RequestId, request: &ClientRequest) -> Result<(), Unreadable> {
         match request {
             ClientRequest::InitializeRequest(_) => self.has_begun = true,
             ClientRequest::PingRequest(_) => {}
@@ -190,7 +190,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         message: RxJsonRpcMessage<RoleServer>,
     ) -> Result<RxJsonRpcMessage<RoleServer>, Unreadable> {
         if let (false, JsonRpcMessage::Request(request)) = (self.has_begun, &message) {
-            self.before_the_session(&request.id, &request.request)?;
+            self.ensure_session_begun(&request.id, &request.request)?;
         }
         match &message {
             JsonRpcMessage::Request(request) if !self.unanswered_ids.begin(&request.id) => {
@@ -298,7 +298,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     ///
     /// # Cancellation
     /// Safe.
-    async fn answered(&mut self) {
+    async fn await_answers(&mut self) {
         let all_answered = self.unanswered_ids.until_empty();
         let mut all_answered = std::pin::pin!(all_answered);
         loop {
@@ -361,18 +361,19 @@ where
         }
         // rmcp recreates this future with each event of a call, so both deadlines are fixed only once.
         if !stop.is_cancelled() {
-            let leaves = *self.leaves.get_or_insert_with(|| Instant::now() + self.limits.leave);
+            let leave_deadline =
+                *self.leave_deadline.get_or_insert_with(|| Instant::now() + self.limits.leave);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
                 // Answered or not: the client has left.
-                _ = timeout_at(leaves, self.unanswered_ids.until_empty()) => {}
+                _ = timeout_at(leave_deadline, self.unanswered_ids.until_empty()) => {}
             }
         }
         self.presence.gone.cancel();
         if stop.is_cancelled() {
-            let stops = *self.stops.get_or_insert_with(|| Instant::now() + self.limits.stop);
-            let _ = timeout_at(stops, self.answered()).await;
+            let stop_deadline = *self.stop_deadline.get_or_insert_with(|| Instant::now() + self.limits.stop);
+            let _ = timeout_at(stop_deadline, self.await_answers()).await;
         }
         None
     }

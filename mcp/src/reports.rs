@@ -25,7 +25,7 @@ use super::{
 /// How long a person may take to answer a tool's question. The call's own deadline is usually shorter.
 const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// How long a call must have been silent before its client gets a sign of life. The registry sends one every
+/// How long a call must have been without progress before its client gets a heartbeat. The registry sends one every
 /// 5 s; it does not know of reports that a tool sends to the client itself.
 const SILENCE: Duration = Duration::from_secs(4);
 

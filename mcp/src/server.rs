@@ -130,7 +130,7 @@ impl McpServer {
 
     /// Updates the offered tools after a call, which may have found that a tool cannot run. Clients are
     /// notified if the list changes.
-    pub(super) fn look_again(&self, known: &Arc<OfferedRegistry>) {
+    pub(super) fn recheck_shell(&self, known: &Arc<OfferedRegistry>) {
         if known.registry.offered().len() != known.tools.len() {
             self.list_again(known);
         }

@@ -125,11 +125,12 @@ fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) 
     shown.into()
 }
 
-/// Whether a tool may reach beyond the mounts (`openWorldHint`). The sandbox has no network; a request of
-/// the host's client leaves the machine; a command may find a network; an embedder's native tool is not confined.
+/// Whether a tool may reach beyond the mounts (`openWorldHint`). A guest has no network,
+/// but the host makes requests for a tool of a module that declares hosts; a command may find a network; an embedder's
+/// native tool is not confined.
 fn reaches_out(tool: &RegisteredTool) -> bool {
     match tool.confinement() {
-        Confinement::Wasm => false,
+        Confinement::Wasm => tool.declares_hosts(),
         Confinement::Egress | Confinement::Shell => true,
         Confinement::Native => tool.facts().origin == ToolOrigin::Native,
     }

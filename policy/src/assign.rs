@@ -112,7 +112,14 @@ fn profile(
 }
 
 /// The strictest of the assigned approval, the tool's own request, and the floors of reductions. The tier is
-/// the effective one.
+/// the effective one. The assigned approval:
+///
+/// | tool | with `approval` in its entry | without |
+/// |---|---|---|
+/// | shipped | that | the tier's |
+/// | an embedder's native tool | the stricter of that and the tier's | the tier's |
+/// | of a foreign module, with an entry | the stricter of that and the tier's | the stricter of the tier's and that of `side_effecting` |
+/// | of a foreign module, without an entry | | the stricter of the tier's and `ask` |
 fn approval(
     policy: &EffectivePolicy,
     rule: Option<&ToolRule>,

@@ -68,7 +68,7 @@ impl WorkspaceSecurityPolicy {
         for subject in request.subjects {
             match subject {
                 RequestedSubject::Path { argument, path, access } => {
-                    let access = stricter_of_role(request.tool, argument, *access);
+                    let access = stronger_access(request.tool, argument, *access);
                     self.check_path(path, access, &assignment, mounts)?;
                 }
                 RequestedSubject::Url { url, .. } => {
@@ -126,7 +126,7 @@ impl WorkspaceSecurityPolicy {
             code,
             rule,
             subject: path.to_string(),
-            hint: within_reach(access, mounts),
+            hint: reachable_mounts_hint(access, mounts),
         };
         let profile = &assignment.profile;
         if path.climbs_out() {
@@ -180,13 +180,13 @@ fn flow_denied(request: &CallRequest<'_>, met: &MetFlowRule) -> Denial {
 
 /// The stronger of the requested access and the one that the argument's role declares: a caller that misreads
 /// the roles must not get write access for a read.
-fn stricter_of_role(tool: &ToolFacts, argument: &str, requested: Access) -> Access {
+fn stronger_access(tool: &ToolFacts, argument: &str, requested: Access) -> Access {
     let role = tool.roles.iter().find(|role| role.argument == argument).map(|role| role.role);
     role.and_then(RoleKind::path_access).map_or(requested, |declared| declared.max(requested))
 }
 
 /// The hint that lists the mounts which the tool has for this access.
-fn within_reach(access: Access, mounts: &[GrantedMount]) -> String {
+fn reachable_mounts_hint(access: Access, mounts: &[GrantedMount]) -> String {
     let (word, usable): (_, Vec<String>) = match access {
         Access::Read => ("readable", mounts.iter().map(|mount| format!("/{}", mount.name)).collect()),
         Access::Write => {

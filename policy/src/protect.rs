@@ -104,11 +104,11 @@ impl ProtectedPaths {
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
     {
         let components = components.into_iter();
-        if let Some(pattern) = self.find(components.clone(), Pattern::begins) {
+        if let Some(pattern) = self.find(components.clone(), Pattern::is_prefix_of) {
             return Some(pattern);
         }
         let resolved = resolve_dots(components)?;
-        self.find(resolved.iter(), Pattern::begins)
+        self.find(resolved.iter(), Pattern::is_prefix_of)
     }
 
     /// Whether a path ends in a proper beginning of a pattern, as `/shared/a/.git` does for `.git/hooks`.
@@ -120,9 +120,9 @@ impl ProtectedPaths {
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
     {
         let components = components.into_iter();
-        self.find(components.clone(), Pattern::goes_on_after).is_some()
+        self.find(components.clone(), Pattern::has_proper_prefix).is_some()
             || resolve_dots(components)
-                .is_some_and(|resolved| self.find(resolved.iter(), Pattern::goes_on_after).is_some())
+                .is_some_and(|resolved| self.find(resolved.iter(), Pattern::has_proper_prefix).is_some())
     }
 
     /// Tries every pattern at the first component of a path, as written and with `..` resolved lexically.
@@ -204,12 +204,12 @@ impl Pattern {
     }
 
     /// Whether the components start with the whole pattern.
-    pub(crate) fn begins<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
+    pub(crate) fn is_prefix_of<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
         self.parts.iter().all(|part| components.next().is_some_and(|name| same_name(name.as_ref(), part)))
     }
 
     /// Whether the components are a proper beginning of the pattern.
-    pub(crate) fn goes_on_after<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
+    pub(crate) fn has_proper_prefix<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
         let mut parts = self.parts.iter();
         let mut any = false;
         for name in components {

@@ -48,7 +48,7 @@ impl ProtectedPaths {
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
-        self.find_first(&std::iter::once(GIT).chain(below), Pattern::begins)
+        self.find_first(&std::iter::once(GIT).chain(below), Pattern::is_prefix_of)
     }
 
     /// Whether a path below a repository is a proper beginning of a protected one.
@@ -56,7 +56,7 @@ impl ProtectedPaths {
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
-        self.find_first(&std::iter::once(GIT).chain(below), Pattern::goes_on_after).is_some()
+        self.find_first(&std::iter::once(GIT).chain(below), Pattern::has_proper_prefix).is_some()
     }
 
     /// Whether this is the name of a repository's folder in which something is protected. A file of this name

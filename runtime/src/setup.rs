@@ -64,7 +64,7 @@ pub(crate) fn envelope(common: &Common) -> Result<RunnerBootstrapEnvelope, CliEr
 }
 
 /// Takes the policy's secrets out of the environment. Every command begins with its envelope, on the only thread.
-/// Warnings and faults of the policy are told where it is loaded to be obeyed.
+/// This load is silent: the load that takes effect reports warnings and faults.
 fn take_variables(envelope: &RunnerBootstrapEnvelope) {
     let quiet = tracing::subscriber::NoSubscriber::default();
     let policy = tracing::subscriber::with_default(quiet, || {
@@ -120,7 +120,7 @@ pub(crate) async fn registry(
 ///
 /// # Cancellation
 /// As [`registry`].
-pub(crate) async fn described(
+pub(crate) async fn describing_registry(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
 ) -> Result<ToolRegistry, CliError> {

@@ -20,7 +20,7 @@ use portcullis_policy::ProtectedPaths;
 use portcullis_types::Access;
 use rustix::{
     fs::{FileType, OFlags, Stat},
-    io::Errno as Os,
+    io::Errno as HostErrno,
 };
 
 use super::{
@@ -166,7 +166,7 @@ impl GuestFs {
     }
 
     /// Judges a `path_open`.
-    pub(super) fn open(&mut self, fd: u32, path: &str, intent: OpenIntent) -> PathVerdict<OpenTarget> {
+    pub(super) fn judge_open(&mut self, fd: u32, path: &str, intent: OpenIntent) -> PathVerdict<OpenTarget> {
         let (preopen, from) = self.start(fd)?;
         let follow = if intent.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let found = match resolve(from.as_fd(), path, follow) {
@@ -180,7 +180,7 @@ impl GuestFs {
                 let directory = (kind == FileType::Directory).then_some(target);
                 OpenTarget { preopen, directory, writes: intent.writes }
             }
-            Err(Os::NOENT) if intent.create => {
+            Err(HostErrno::NOENT) if intent.create => {
                 self.judge_missing(preopen, &from, path)?;
                 OpenTarget { preopen, directory: None, writes: true }
             }
@@ -206,10 +206,10 @@ impl GuestFs {
     }
 
     /// Judges an operation that only reads a path's target: the path must not leave its mount.
-    pub(super) fn look(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
+    pub(super) fn judge_read_only(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
         let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        if let Err(error @ Os::XDEV) = resolve(from.as_fd(), path, flags) {
+        if let Err(error @ HostErrno::XDEV) = resolve(from.as_fd(), path, flags) {
             return Err(self.refusal(error, preopen, &from, path));
         }
         self.used.mark(preopen);
@@ -218,7 +218,7 @@ impl GuestFs {
 
     /// Judges setting the times of an open descriptor. A file opened for reading was never checked for
     /// protection, so it is refused.
-    pub(super) fn set_times(&mut self, fd: u32) -> PathVerdict {
+    pub(super) fn judge_set_times(&mut self, fd: u32) -> PathVerdict {
         match self.slots.get(&fd) {
             None | Some(Slot::Stdin | Slot::Stdout | Slot::Stderr) => Err(Errno::BADF),
             Some(Slot::Read) => Err(Errno::PERM),
@@ -232,13 +232,13 @@ impl GuestFs {
     }
 
     /// Judges one path of an operation that changes a directory.
-    pub(super) fn change(&mut self, fd: u32, path: &str, change: NameChange) -> PathVerdict {
+    pub(super) fn judge_name_change(&mut self, fd: u32, path: &str, change: NameChange) -> PathVerdict {
         let (preopen, from) = self.start(fd)?;
         let Some((parent, name)) = split(path) else {
             // `.`, `..` or nothing: there is no name to change, which the stock function reports. An escape
             // is still a violation.
             return match resolve(from.as_fd(), path, OFlags::empty()) {
-                Err(error @ Os::XDEV) => Err(self.refusal(error, preopen, &from, path)),
+                Err(error @ HostErrno::XDEV) => Err(self.refusal(error, preopen, &from, path)),
                 _ => Ok(()),
             };
         };
@@ -258,7 +258,7 @@ impl GuestFs {
 
     /// Judges a path that an operation follows to an existing file, such as a hard link's source: the file
     /// must not be protected under its real name either.
-    pub(super) fn reach(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
+    pub(super) fn judge_existing_target(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
         let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         match resolve(from.as_fd(), path, flags) {
@@ -279,7 +279,7 @@ impl GuestFs {
 
     /// Judges changing a path's target in place, such as its times: a file with other names changes under all
     /// of them.
-    pub(super) fn change_in_place(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
+    pub(super) fn judge_change_in_place(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
         let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let target =
@@ -292,13 +292,13 @@ impl GuestFs {
     }
 
     /// Judges a hard link: it must stay in its file's mount, where both names are visible.
-    pub(super) fn link(&self, from: u32, to: u32) -> PathVerdict {
+    pub(super) fn judge_link(&self, from: u32, to: u32) -> PathVerdict {
         let ((from, _), (to, _)) = (self.start(from)?, self.start(to)?);
         if from == to { Ok(()) } else { Err(Errno::XDEV) }
     }
 
     /// Judges the target of a new symbolic link: it must stay in its mount, counted without following links.
-    pub(super) fn link_target(&mut self, fd: u32, target: &str, link: &str) -> PathVerdict {
+    pub(super) fn judge_link_target(&mut self, fd: u32, target: &str, link: &str) -> PathVerdict {
         let (preopen, from) = self.start(fd)?;
         let Some((parent, _)) = split(link) else { return Ok(()) };
         let parent = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
@@ -398,7 +398,7 @@ impl GuestFs {
             Err(error) => return Err(self.refusal(error, preopen, from, path)),
         };
         match resolve(parent.as_fd(), name, OFlags::NOFOLLOW) {
-            Err(Os::NOENT) => {}
+            Err(HostErrno::NOENT) => {}
             Err(error) => return Err(self.refusal(error, preopen, from, path)),
             Ok(_) => return Err(Errno::ACCES),
         }
@@ -450,19 +450,19 @@ impl GuestFs {
 
     /// Maps an error of the path resolution to the guest's error number. The call is never forwarded then:
     /// the stock function resolves paths in its own way, drops superfluous parts, and might succeed.
-    fn refusal(&mut self, error: Os, preopen: usize, from: &OwnedFd, path: &str) -> Errno {
+    fn refusal(&mut self, error: HostErrno, preopen: usize, from: &OwnedFd, path: &str) -> Errno {
         match error {
-            Os::XDEV => self.escape(preopen, from, path),
-            Os::NOENT => Errno::NOENT,
-            Os::LOOP => Errno::LOOP,
-            Os::NOTDIR => Errno::NOTDIR,
+            HostErrno::XDEV => self.escape(preopen, from, path),
+            HostErrno::NOENT => Errno::NOENT,
+            HostErrno::LOOP => Errno::LOOP,
+            HostErrno::NOTDIR => Errno::NOTDIR,
             // `$errno.nametoolong`.
-            Os::NAMETOOLONG => Errno(37),
-            Os::ACCESS | Os::PERM => Errno::ACCES,
-            Os::MFILE | Os::NFILE => Errno::MFILE,
-            Os::INVAL => Errno::INVAL,
+            HostErrno::NAMETOOLONG => Errno(37),
+            HostErrno::ACCESS | HostErrno::PERM => Errno::ACCES,
+            HostErrno::MFILE | HostErrno::NFILE => Errno::MFILE,
+            HostErrno::INVAL => Errno::INVAL,
             // Directories were renamed concurrently too often: the guest may try again.
-            Os::AGAIN | Os::INTR => Errno::AGAIN,
+            HostErrno::AGAIN | HostErrno::INTR => Errno::AGAIN,
             _ => Errno::IO,
         }
     }
@@ -482,7 +482,7 @@ impl GuestFs {
 
 impl Directory {
     /// The directory's cursor, opened on first use.
-    pub(super) fn cursor(&mut self) -> Result<&mut DirectoryCursor, Os> {
+    pub(super) fn cursor(&mut self) -> Result<&mut DirectoryCursor, HostErrno> {
         match &mut self.cursor {
             Some(cursor) => Ok(cursor),
             none => Ok(none.insert(DirectoryCursor::open(&self.handle)?)),

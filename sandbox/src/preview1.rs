@@ -94,7 +94,8 @@ fn add_opens(linker: &mut Linker<GuestState>) -> Result<()> {
                 create,
                 writes: create || oflags & OPEN_TRUNCATE != 0 || rights & RIGHT_FD_WRITE != 0,
             };
-            let found = ask!(caller, |fs, memory| fs.open(number(fd), text(memory, path, path_len)?, intent));
+            let found =
+                ask!(caller, |fs, memory| fs.judge_open(number(fd), text(memory, path, path_len)?, intent));
             let errno = forward!(
                 caller, path_open, fd, dirflags, path, path_len, oflags, rights, inheriting, fdflags, out
             )?;
@@ -122,7 +123,7 @@ fn add_looks(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             ask!(caller, |fs, memory| {
                 let follow = flags & LOOKUP_SYMLINK_FOLLOW != 0;
-                fs.look(number(fd), text(memory, path, len)?, follow)
+                fs.judge_read_only(number(fd), text(memory, path, len)?, follow)
             });
             forward!(caller, path_filestat_get, fd, flags, path, len, out)
         },
@@ -138,7 +139,7 @@ fn add_looks(linker: &mut Linker<GuestState>) -> Result<()> {
          room: i32,
          out: i32|
          -> Result<i32> {
-            ask!(caller, |fs, memory| fs.look(number(fd), text(memory, path, len)?, false));
+            ask!(caller, |fs, memory| fs.judge_read_only(number(fd), text(memory, path, len)?, false));
             forward!(caller, path_readlink, fd, path, len, buffer, room, out)
         },
     )?;
@@ -150,7 +151,11 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "path_create_directory",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
-            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, NameChange::Alter));
+            ask!(caller, |fs, memory| fs.judge_name_change(
+                number(fd),
+                text(memory, path, len)?,
+                NameChange::Alter
+            ));
             forward!(caller, path_create_directory, fd, path, len)
         },
     )?;
@@ -158,7 +163,11 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "path_remove_directory",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
-            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, NameChange::Alter));
+            ask!(caller, |fs, memory| fs.judge_name_change(
+                number(fd),
+                text(memory, path, len)?,
+                NameChange::Alter
+            ));
             forward!(caller, path_remove_directory, fd, path, len)
         },
     )?;
@@ -168,7 +177,11 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
             // The name may be a file or link through which a repository is found, so the stricter rule
             // applies.
-            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, NameChange::Whole));
+            ask!(caller, |fs, memory| fs.judge_name_change(
+                number(fd),
+                text(memory, path, len)?,
+                NameChange::Whole
+            ));
             forward!(caller, path_unlink_file, fd, path, len)
         },
     )?;
@@ -187,9 +200,9 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| {
                 let path = text(memory, path, len)?;
                 let follow = flags & LOOKUP_SYMLINK_FOLLOW != 0;
-                fs.change(number(fd), path, NameChange::Alter)?;
-                fs.reach(number(fd), path, follow)?;
-                fs.change_in_place(number(fd), path, follow)
+                fs.judge_name_change(number(fd), path, NameChange::Alter)?;
+                fs.judge_existing_target(number(fd), path, follow)?;
+                fs.judge_change_in_place(number(fd), path, follow)
             });
             forward!(caller, path_filestat_set_times, fd, flags, path, len, atim, mtim, which)
         },
@@ -212,8 +225,8 @@ fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
             let taken = ask!(caller, |fs, memory| {
                 // Moving content away from a protected place would end its protection.
                 let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
-                fs.change(number(from_fd), from, NameChange::Whole)?;
-                fs.change(number(to_fd), to, NameChange::Whole)?;
+                fs.judge_name_change(number(from_fd), from, NameChange::Whole)?;
+                fs.judge_name_change(number(to_fd), to, NameChange::Whole)?;
                 fs.replaces((number(from_fd), from), (number(to_fd), to))
             });
             let errno = forward!(caller, path_rename, from_fd, from, from_len, to_fd, to, to_len)?;
@@ -244,10 +257,10 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| {
                 let from = text(memory, from, from_len)?;
                 // A hard link to a protected file would let the guest write it under the second name.
-                fs.change(number(from_fd), from, NameChange::Whole)?;
-                fs.reach(number(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
-                fs.link(number(from_fd), number(to_fd))?;
-                fs.change(number(to_fd), text(memory, to, to_len)?, NameChange::Whole)
+                fs.judge_name_change(number(from_fd), from, NameChange::Whole)?;
+                fs.judge_existing_target(number(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
+                fs.judge_link(number(from_fd), number(to_fd))?;
+                fs.judge_name_change(number(to_fd), text(memory, to, to_len)?, NameChange::Whole)
             });
             forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len)
         },
@@ -264,8 +277,8 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             ask!(caller, |fs, memory| {
                 let link = text(memory, link, link_len)?;
-                fs.link_target(number(fd), text(memory, target, target_len)?, link)?;
-                fs.change(number(fd), link, NameChange::Whole)
+                fs.judge_link_target(number(fd), text(memory, target, target_len)?, link)?;
+                fs.judge_name_change(number(fd), link, NameChange::Whole)
             });
             forward!(caller, path_symlink, target, target_len, fd, link, link_len)
         },
@@ -296,7 +309,7 @@ fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "fd_filestat_set_times",
         |mut caller: Caller<'_, GuestState>, fd: i32, atim: i64, mtim: i64, which: i32| -> Result<i32> {
-            let verdict = caller.data_mut().fs.set_times(number(fd));
+            let verdict = caller.data_mut().fs.judge_set_times(number(fd));
             if let Err(errno) = verdict {
                 return Ok(errno.0);
             }

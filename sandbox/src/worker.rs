@@ -171,15 +171,16 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
         let report = serve(setup, &proven, &mut job);
         let WorkerJob { ticking, reply, .. } = job;
         drop(ticking);
-        // Before the answer is sent, so that the caller's next call finds this worker idle. A thread whose
-        // confinement failed is not reused.
-        match proven {
-            Ok(_) => lease.leave_idle(back),
-            Err(_) => drop(lease),
+        // A thread whose confinement is in doubt is not reused.
+        let is_reusable = !matches!(report, Err(WasmError::Unconfined { .. } | WasmError::Confine(_)));
+        // Before the answer is sent, so that the caller's next call finds this worker idle.
+        match is_reusable {
+            true => lease.leave_idle(back),
+            false => drop(lease),
         }
         // A call that was written off has no receiver any more.
         let _ = reply.send(report);
-        if proven.is_err() {
+        if !is_reusable {
             return;
         }
     }

@@ -35,9 +35,9 @@ pub(crate) const PIPE_BYTES: usize = 1 << 20;
 /// that is faster than the command has to wait (backpressure).
 pub(crate) const INPUT_BYTES: usize = 64 << 10;
 
-/// Looks in a row that must find no fewer processes before a kill is given up. On a busy machine one look can
+/// Consecutive samples that must find no fewer processes before a kill is given up. On a busy machine one sample can
 /// take longer than the whole [`KILL_TIME`].
-pub(crate) const KILL_LOOKS: u32 = 50;
+pub(crate) const KILL_SAMPLES: u32 = 50;
 
 /// The longest time from a kill until it is given up, even while processes still end: a command that ends its
 /// processes one by one must not hold its caller.
@@ -87,31 +87,31 @@ pub(crate) const PROTECTED_BYTES: usize = 32 << 10;
 /// Protected paths that are reported per command.
 pub(crate) const PROTECTED_REPORTED: usize = 100;
 
-/// Time between two looks at a command that is far from its limits. A look takes about 20 µs per process.
-pub(crate) const LOOK_TIME: Duration = Duration::from_millis(10);
+/// Time between two samples of a command that is far from its limits. A sample takes about 20 µs per process.
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Time between two looks at a command that could reach a limit before the next regular look.
-pub(crate) const SHORTEST_LOOK_TIME: Duration = Duration::from_millis(2);
+/// Time between two samples of a command that could reach a limit before the next regular sample.
+pub(crate) const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Time between two looks at all processes of the machine. The other looks use the kernel's lists of
+/// Time between two samples of all processes of the machine. The other samples use the kernel's lists of
 /// children, in which a process that ends can hide another one.
-pub(crate) const WHOLE_LOOK_TIME: Duration = Duration::from_millis(100);
+pub(crate) const FULL_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Mappings and descriptors that one look reads while the processes run, which takes about 20 ms: a bomb grows
+/// Mappings and descriptors that one sample reads while the processes run, which takes about 20 ms: a bomb grows
 /// meanwhile. A command with more is stopped and counted. Most programs have some hundreds; the kernel allows
 /// a process 65,530 mappings.
-pub(crate) const MAPPINGS_PER_LOOK: u64 = 20_000;
+pub(crate) const MAPPINGS_PER_SAMPLE: u64 = 20_000;
 
-/// Mappings and descriptors that a command and its jobs may have. More take too long to count, and one thread looks at all
+/// Mappings and descriptors that a command and its jobs may have. More take too long to count, and one thread samples all
 /// commands of a session.
 pub(crate) const MOST_MAPPINGS: u64 = 200_000;
 
-/// Looks in a row that may miss processes because others end during the look. Then the command is stopped and
+/// Consecutive samples that may miss processes because others end during the sample. Then the command is stopped and
 /// counted.
-pub(crate) const INCOMPLETE_LOOKS: u32 = 3;
+pub(crate) const INCOMPLETE_SAMPLES: u32 = 3;
 
 /// How long the count of a command with many mappings stays valid, provided that all processes of the machine
-/// share at most [`HIDDEN_GROWTH`] more than at the count. Private memory is still read at every look
+/// share at most [`HIDDEN_GROWTH`] more than at the count. Private memory is still read at every sample
 /// meanwhile.
 pub(crate) const COUNT_TIME: Duration = Duration::from_secs(1);
 
@@ -119,16 +119,16 @@ pub(crate) const COUNT_TIME: Duration = Duration::from_secs(1);
 /// spaces, and the kernel does not say whether they do. Long enough to start a program.
 pub(crate) const DOUBT_TIME: Duration = Duration::from_millis(500);
 
-/// How long a piece of shared memory is remembered after the last look that found it: a piece that is passed
-/// from process to process can be hidden from a look.
+/// How long a piece of shared memory is remembered after the last sample that found it: a piece that is passed
+/// from process to process can be hidden from a sample.
 pub(crate) const SHARED_MEMORY_KEPT: Duration = Duration::from_secs(10);
 
-/// Remembered pieces that the last look did not find, at most. Each costs about 50 bytes.
+/// Remembered pieces that the last sample did not find, at most. Each costs about 50 bytes.
 pub(crate) const SHARED_MEMORY_PIECES: usize = 10_000;
 
-/// Looks in a row that may find a process whose memory is unreadable: a process that has just been started
+/// Consecutive samples that may find a process whose memory is unreadable: a process that has just been started
 /// can be unreadable for a moment.
-pub(crate) const HIDDEN_LOOKS: u32 = 3;
+pub(crate) const HIDDEN_SAMPLES: u32 = 3;
 
 /// Bytes by which the shared memory of all processes of the machine may grow while a process is unreadable.
 /// Programs that keep secrets, such as `gpg-agent`, are unreadable too, but they share no memory.

@@ -32,7 +32,7 @@ pub(crate) use shared::Marks;
 
 use self::shared::{SharedMemory, UnreadMappings};
 use crate::{
-    limits::{DOUBT_TIME, MAPPINGS_PER_LOOK, MOST_MAPPINGS},
+    limits::{DOUBT_TIME, MAPPINGS_PER_SAMPLE, MOST_MAPPINGS},
     tree::{self, ProcessEntry},
 };
 
@@ -42,19 +42,20 @@ pub(crate) struct Meter {
     /// The devices of shared memory: the kernel's internal one, those of large pages, and that of `/dev/shm`.
     devices: Vec<u64>,
     descriptors: DescriptorSearch,
-    /// Set once another program than ours was seen in a command. Until then, unreadable processes may be this
-    /// machine's doing: root without `CAP_SYS_PTRACE` cannot look into another user's namespaces.
-    sees: Arc<AtomicBool>,
+    /// Set once another program than ours was seen in a command. Until then, a process may be unreadable
+    /// because of the machine, and not by its own choice: root without `CAP_SYS_PTRACE` cannot look into another
+    /// user's namespaces.
+    has_seen_foreign_program: Arc<AtomicBool>,
 }
 
 /// Whether descriptors are searched for memory files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DescriptorSearch {
-    Looked,
+    Needed,
     Unneeded,
 }
 
-/// The memory that one look has found.
+/// The memory that one sample has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryUse {
     pub(crate) bytes: u64,
@@ -67,38 +68,38 @@ pub(crate) struct MemoryUse {
     /// The part of `bytes` that is neither private pages nor page tables: shared memory, and the kernel's
     /// memory for mappings.
     pub(crate) beside_private: u64,
-    /// Set if the look is no valid count: the reason.
-    pub(crate) partial: Option<PartialLook>,
+    /// Set if the sample is no valid count: the reason.
+    pub(crate) partial: Option<PartialSample>,
 }
 
-/// The reason why a look is incomplete.
+/// The reason why a sample is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PartialLook {
-    /// Processes ended during the look, and may have handed more memory to others than the limit leaves.
+pub(crate) enum PartialSample {
+    /// Processes ended during the sample, and may have handed more memory to others than the limit leaves.
     Lost,
-    /// There were more mappings and descriptors than one look reads.
+    /// There were more mappings and descriptors than one sample reads.
     TooMany,
 }
 
-impl PartialLook {
-    /// For a look that found `bytes`, and lost processes that had `lost` bytes of addresses.
+impl PartialSample {
+    /// For a sample that found `bytes`, and lost processes that had `lost` bytes of addresses.
     fn of_lost(lost: u64, bytes: u64, limit: u64) -> Option<Self> {
         (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Self::Lost)
     }
 }
 
-/// Whether the processes run during the look.
+/// Whether the processes run during the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Motion {
-    /// They run: the look must be short.
+    /// They run: the sample must be short.
     Runs,
-    /// They are stopped: the look must be complete.
+    /// They are stopped: the sample must be complete.
     Stopped,
 }
 
 impl MemoryUse {
     fn too_many() -> Self {
-        Self { partial: Some(PartialLook::TooMany), ..Self::default() }
+        Self { partial: Some(PartialSample::TooMany), ..Self::default() }
     }
 
     /// The number of bytes to compare with `limit`. Doubtful bytes are added once the doubt has lasted for
@@ -130,7 +131,7 @@ impl Meter {
         devices.extend(
             folder.filter(|(above, shared)| above.dev() != shared.dev()).map(|(_, shared)| shared.dev()),
         );
-        Ok(Self { devices, descriptors, sees: Arc::default() })
+        Ok(Self { devices, descriptors, has_seen_foreign_program: Arc::default() })
     }
 
     /// The memory of these processes in bytes. It is exact enough to compare with `limit`: it exceeds the
@@ -142,10 +143,10 @@ impl Meter {
         motion: Motion,
         marks: &mut Marks,
     ) -> MemoryUse {
-        let most = if motion == Motion::Runs { MAPPINGS_PER_LOOK } else { MOST_MAPPINGS };
+        let most = if motion == Motion::Runs { MAPPINGS_PER_SAMPLE } else { MOST_MAPPINGS };
         let mut shared = SharedMemory::new(&self.devices, marks, most);
-        let mut used = self.look(processes, limit, motion, &mut shared);
-        if motion == Motion::Stopped && used.partial == Some(PartialLook::Lost) {
+        let mut used = self.sample(processes, limit, motion, &mut shared);
+        if motion == Motion::Stopped && used.partial == Some(PartialSample::Lost) {
             // The lost process did not pass anything on: the others are stopped, so it was killed from
             // outside.
             used.partial = None;
@@ -158,16 +159,16 @@ impl Meter {
     /// each, unless the sum exceeds `limit`.
     pub(crate) fn private(processes: &[ProcessEntry], limit: u64) -> MemoryUse {
         let (own, lost) = ProcessMemory::of_each(processes);
-        let mut bytes = private(&own);
+        let mut bytes = total_private(&own);
         if bytes > limit {
             // Whether two processes have one address space may be unknown: then both count.
-            let (kept, doubtful) = once_each(own, share_memory);
-            bytes = shares(&kept) + shares(&doubtful);
+            let (kept, doubtful) = split_shared_address_spaces(own, share_memory);
+            bytes = total_proportional(&kept) + total_proportional(&doubtful);
         }
-        MemoryUse { bytes, partial: PartialLook::of_lost(lost, bytes, limit), ..MemoryUse::default() }
+        MemoryUse { bytes, partial: PartialSample::of_lost(lost, bytes, limit), ..MemoryUse::default() }
     }
 
-    fn look(
+    fn sample(
         &self,
         processes: &[ProcessEntry],
         limit: u64,
@@ -178,9 +179,9 @@ impl Meter {
         let mut doubtful = Vec::new();
         // If private pages alone exceed the limit, `maps` is not read: it may be long, and a bomb grows
         // meanwhile.
-        if private(&own) > limit {
-            (own, doubtful) = once_each(own, share_memory);
-            let bytes = shares(&own);
+        if total_private(&own) > limit {
+            (own, doubtful) = split_shared_address_spaces(own, share_memory);
+            let bytes = total_proportional(&own);
             if bytes > limit {
                 return MemoryUse { bytes, ..MemoryUse::default() };
             }
@@ -199,27 +200,27 @@ impl Meter {
                 doubtful,
                 is_hidden,
                 beside_private: others + of_mappings,
-                partial: PartialLook::of_lost(lost, bytes, limit),
+                partial: PartialSample::of_lost(lost, bytes, limit),
             }
         };
         let others = shared.bytes() + unseen;
-        let all = private(&own) + private(&doubtful) + others;
+        let all = total_private(&own) + total_private(&doubtful) + others;
         if all <= limit {
             return used(all, 0, others);
         }
         shared.ask();
         let others = shared.bytes() + unseen;
-        let (own, others_doubtful) = once_each(own, share_memory);
+        let (own, others_doubtful) = split_shared_address_spaces(own, share_memory);
         doubtful.extend(others_doubtful);
-        let all = private(&own) + private(&doubtful) + others;
+        let all = total_private(&own) + total_private(&doubtful) + others;
         if all <= limit {
             return used(all, 0, others);
         }
-        used(others + shares(&own), shares(&doubtful), others)
+        used(others + total_proportional(&own), total_proportional(&doubtful), others)
     }
 
     /// Adds the files that these processes have mapped or opened to `shared`, and the kernel's memory for
-    /// their mappings to their private memory. None if there are more than one look reads.
+    /// their mappings to their private memory. None if there are more than one sample reads.
     fn add_shared<'own>(
         &self,
         processes: impl Iterator<Item = &'own mut (ProcessEntry, ProcessMemory)>,
@@ -231,7 +232,7 @@ impl Meter {
             match shared.add_mappings(entry) {
                 Ok(mappings) => {
                     if !entry.is_forked() {
-                        self.sees.store(true, Ordering::Relaxed);
+                        self.has_seen_foreign_program.store(true, Ordering::Relaxed);
                     }
                     let bytes = mappings * MAPPING_BYTES;
                     own.private += bytes;
@@ -248,7 +249,7 @@ impl Meter {
                 }
                 Err(UnreadMappings::TooMany) => return None,
             }
-            if self.descriptors == DescriptorSearch::Looked {
+            if self.descriptors == DescriptorSearch::Needed {
                 match shared.add_descriptors(entry) {
                     Ok(()) => {}
                     Err(UnreadMappings::Failed(error)) => {
@@ -258,7 +259,7 @@ impl Meter {
                 }
             }
         }
-        mapped.is_hidden &= self.sees.load(Ordering::Relaxed);
+        mapped.is_hidden &= self.has_seen_foreign_program.load(Ordering::Relaxed);
         Some(mapped)
     }
 }
@@ -277,12 +278,12 @@ struct MappingTotals {
 /// Processes, each with the kernel's numbers about it.
 type Processes = Vec<(ProcessEntry, ProcessMemory)>;
 
-fn private(own: &[(ProcessEntry, ProcessMemory)]) -> u64 {
-    own.iter().map(|(_, own)| own.private).sum()
+fn total_private(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
+    processes.iter().map(|(_, own)| own.private).sum()
 }
 
-fn shares(own: &[(ProcessEntry, ProcessMemory)]) -> u64 {
-    own.iter().map(|(entry, own)| own.share(entry)).sum()
+fn total_proportional(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
+    processes.iter().map(|(entry, own)| own.share(entry)).sum()
 }
 
 /// The bytes that all processes of the machine share, hold in memory files or have swapped out; 0 where this
@@ -313,7 +314,10 @@ fn is_refused(error: &io::Error) -> bool {
 /// Leaves out processes that still use their parent's address space: after `vfork` or `posix_spawn`, which
 /// most large programs use, two processes have one address space until the new program runs. Processes for
 /// which the kernel does not say it are returned apart.
-fn once_each(own: Processes, share_memory: impl Fn(Pid, Pid) -> Option<bool>) -> (Processes, Processes) {
+fn split_shared_address_spaces(
+    own: Processes,
+    share_memory: impl Fn(Pid, Pid) -> Option<bool>,
+) -> (Processes, Processes) {
     // Compared by living threads: two ended threads have the same memory, which is none.
     let parents: HashMap<i32, (u64, Pid)> = own
         .iter()
@@ -417,7 +421,7 @@ impl ProcessMemory {
     }
 
     /// Whether a refusal means that the process hides itself. The kernel refuses to show an ordinary user a
-    /// process of other rights, such as a setuid program, in any case. A thread that may look at all
+    /// process of other rights, such as a setuid program, in any case. A thread that may read all
     /// processes (`CAP_SYS_PTRACE`) is refused by the machine only, never by the process's choice.
     fn could_be_seen(&self, entry: &ProcessEntry) -> bool {
         let Some(mine) = fs::read_to_string("/proc/thread-self/status").ok().as_deref().and_then(Rights::of)

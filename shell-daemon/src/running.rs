@@ -14,7 +14,7 @@ use crate::{
     CommandRequest, Ending, ProtectedFound, ShellError, StateAfter,
     background::Background,
     input::Feed,
-    kill_stall::{Pace, StallDetector},
+    kill_stall::{StallDetector, Survivors},
     limits::{LONGEST_KILL, PIPE_BYTES},
     prepared::{PreparedShell, init_of, is_unread},
     tree::Process,
@@ -220,7 +220,7 @@ impl RunningCommand {
             }
             if completion != Completion::Whole {
                 // Only the command's init is left. It reports the shell's end as soon as it gets a processor.
-                if killing.as_mut().is_some_and(|detector| detector.is_over(1, Pace::Still)) {
+                if killing.as_mut().is_some_and(|detector| detector.is_over(1, Survivors::Blocked)) {
                     return Err(ShellError::SessionEnded);
                 }
                 // Kill again: the init may have started the shell after the last look.

@@ -20,7 +20,7 @@ use crate::{
     OutputChunk, OutputStream, PostureChoice, SessionPosture, SessionSpec, ShellError, StateAfter,
     background::Background,
     inside::ENTRY,
-    kill_stall::{Pace, StallDetector},
+    kill_stall::{StallDetector, Survivors},
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, LONGEST_KILL, SNAPSHOT_BYTES, START_TIME},
     memory::{DescriptorSearch, Meter},
     prepared::{PreparedShell, ShellStreams},
@@ -308,13 +308,13 @@ impl ShellSession {
             return Ok(());
         }
         // Closing the control socket makes the guard kill everything, just as when this process is killed.
-        let buried = reap_guard(&mut self.guard);
+        let reaped = reap_guard(&mut self.guard);
         if self.session_init.is_alive() {
             // The guard died too early. Kill everything below the session's first process from here.
             let _ = tree::kill_below(self.session_init, KILL_TIME);
             self.session_init.kill();
         }
-        buried
+        reaped
     }
 }
 
@@ -329,7 +329,7 @@ impl Drop for ShellSession {
 /// descriptors need not be searched for them.
 fn watcher(spec: &SessionSpec, posture: &ProcessPosture, user: Option<ProcessUser>) -> io::Result<Watcher> {
     let has_filter = matches!(posture.layer(Layer::Seccomp), Some(LayerStatus::Enforced));
-    let meter = Meter::new(if has_filter { DescriptorSearch::Unneeded } else { DescriptorSearch::Looked })?;
+    let meter = Meter::new(if has_filter { DescriptorSearch::Unneeded } else { DescriptorSearch::Needed })?;
     let session = spec.group.map(|group| SessionBounds {
         threads: usize::try_from(group.processes).unwrap_or(usize::MAX),
         memory_bytes: group.memory_bytes,
@@ -424,9 +424,9 @@ fn reap_guard(guard: &mut Child) -> Result<(), ShellError> {
             Err(source) => return Err(ShellError::Processes { source }),
         }
         waits += 1;
-        if waits.is_multiple_of(WAITS_PER_LOOK) {
-            let (left, pace) = process.map_or(Ok((0, Pace::Still)), tree::left_below)?;
-            if detector.is_over(left, pace) {
+        if waits.is_multiple_of(WAITS_PER_SAMPLE) {
+            let (left, survivors) = process.map_or(Ok((0, Survivors::Blocked)), tree::left_below)?;
+            if detector.is_over(left, survivors) {
                 // The guard goes on killing. It must not be killed: no other process would do its work.
                 return Err(ShellError::NotKilled { left: left + 1 });
             }
@@ -462,9 +462,9 @@ fn require_command(command: &str) -> Result<(), ShellError> {
     Ok(())
 }
 
-/// Waits between two looks at all processes. A look takes longer than asking after one child, and most guards
+/// Waits between two samples of all processes. A sample takes longer than asking after one child, and most guards
 /// end at once.
-const WAITS_PER_LOOK: u32 = 20;
+const WAITS_PER_SAMPLE: u32 = 20;
 
 /// Runs in a subshell, which leaves no variable behind. Other shells have neither arrays nor `@Q` nor `^^`.
 const PROOF: &str = r#"( proof=(a 'shell b'); [[ ${BASH_VERSINFO[0]} -ge 4 ]] && printf '%s' "${proof[@]@Q}" "${proof[1]^^}" )"#;

@@ -20,7 +20,7 @@ pub(crate) use self::table::{ProcessEntry, Table, near_below, thread_number, thr
 use self::table::{children, entry};
 use crate::{
     ShellError,
-    kill_stall::{Pace, StallDetector},
+    kill_stall::{StallDetector, Survivors},
     limits::LONGEST_KILL,
 };
 
@@ -83,7 +83,7 @@ impl Process {
     }
 }
 
-/// Stops and kills everything below `root`, but not `root`, until two looks find nothing. Goes on while the
+/// Stops and kills everything below `root`, but not `root`, until two samples find nothing. Goes on while the
 /// number of survivors falls.
 ///
 /// A missing `root` is a success, because a command's init ends after the last process below it. If the init
@@ -100,11 +100,11 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
         None => Table::read()?.below(root),
     };
     let stopped = StoppedProcesses::at_once(root, &known.living, Instant::now() + time);
-    let look = || {
+    let sample = || {
         let living = Table::read()?.below(root).living;
         Ok(living.iter().map(Target::of).collect())
     };
-    let killed = kill_all(time, look, |process: Process, signal| {
+    let killed = kill_all(time, sample, |process: Process, signal| {
         if signal == Signal::KILL {
             process.hurry();
         }
@@ -132,10 +132,10 @@ impl Target<Process> {
     }
 }
 
-/// Stops and kills every process that `look` finds.
+/// Stops and kills every process that `sample` finds.
 fn kill_all<P: Copy + Eq + Hash>(
     time: Duration,
-    mut look: impl FnMut() -> Result<Vec<Target<P>>, ShellError>,
+    mut sample: impl FnMut() -> Result<Vec<Target<P>>, ShellError>,
     mut signal: impl FnMut(P, Signal),
 ) -> Result<(), ShellError> {
     let stopping = StallDetector::new(time);
@@ -145,7 +145,7 @@ fn kill_all<P: Copy + Eq + Hash>(
     let mut killing: Option<StallDetector> = None;
     let mut empty_looks = 0;
     loop {
-        let mut found = look()?;
+        let mut found = sample()?;
         if found.is_empty() {
             empty_looks += 1;
             if empty_looks == 2 {
@@ -154,10 +154,10 @@ fn kill_all<P: Copy + Eq + Hash>(
             continue;
         }
         empty_looks = 0;
-        if killing.as_mut().is_some_and(|detector| detector.is_over(found.len(), pace(&found))) {
+        if killing.as_mut().is_some_and(|detector| detector.is_over(found.len(), survivors(&found))) {
             return Err(ShellError::NotKilled { left: found.len() });
         }
-        // A stopped process starts no others, so kill only when a look finds no new one: otherwise a bomb
+        // A stopped process starts no others, so kill only when a sample finds no new one: otherwise a bomb
         // could grow as fast as it is killed. A process that runs although it was stopped is killed at once:
         // something continues it, and a kill cannot be undone.
         let mut detector = stopping.anew();
@@ -170,9 +170,9 @@ fn kill_all<P: Copy + Eq + Hash>(
                     signal(target.process, Signal::KILL);
                 }
             }
-            found = look()?;
+            found = sample()?;
             let has_all = found.iter().all(|target| stopped.contains(&target.process));
-            if has_all || detector.is_over(found.len(), Pace::Still) || Instant::now() >= last_stop {
+            if has_all || detector.is_over(found.len(), Survivors::Blocked) || Instant::now() >= last_stop {
                 break;
             }
         }
@@ -185,18 +185,18 @@ fn kill_all<P: Copy + Eq + Hash>(
 }
 
 /// Whether survivors only wait for a processor.
-fn pace<P>(found: &[Target<P>]) -> Pace {
-    if found.iter().any(|target| target.is_running) { Pace::Waits } else { Pace::Still }
+fn survivors<P>(found: &[Target<P>]) -> Survivors {
+    if found.iter().any(|target| target.is_running) { Survivors::Runnable } else { Survivors::Blocked }
 }
 
 /// The number of processes that live below `root`, and whether they wait for a processor.
 ///
 /// # Errors
 /// [`ShellError::Processes`] without `/proc`.
-pub(crate) fn left_below(root: Process) -> Result<(usize, Pace), ShellError> {
+pub(crate) fn left_below(root: Process) -> Result<(usize, Survivors), ShellError> {
     let below = Table::read()?.below(root);
     let targets: Vec<Target<Process>> = below.living.iter().map(Target::of).collect();
-    Ok((targets.len(), pace(&targets)))
+    Ok((targets.len(), survivors(&targets)))
 }
 
 /// The processes below one.
@@ -230,7 +230,7 @@ impl ProcessesBelow {
 /// Everything below one process, stopped.
 #[derive(Debug)]
 pub(crate) struct FrozenTree {
-    /// The processes that the last look found.
+    /// The processes that the last sample found.
     pub(crate) below: ProcessesBelow,
     /// A process went on although it was stopped, so `below` is no count of stopped processes.
     pub(crate) goes_on: bool,
@@ -247,12 +247,12 @@ struct StoppedProcesses {
     stands: HashSet<Process>,
 }
 
-/// Stops everything below `root`, some of which is known, until a look finds no new process, or more than
+/// Stops everything below `root`, some of which is known, until a sample finds no new process, or more than
 /// `most` of them, or `time` is over.
 ///
 /// A bomb of processes starts new ones faster than they can be listed. So first its known process groups are
 /// stopped, each at once by the kernel. Then each process that is found is stopped before its children are
-/// looked for, since it starts no more from then on.
+/// searched for, since it starts no more from then on.
 ///
 /// A stopped process can be continued by its own timer (`timer_create` with `SIGCONT`), or from outside the
 /// command. It is stopped once more; if it goes on again, waiting is of no use.
@@ -382,7 +382,7 @@ const LOWEST_PRIORITY: i32 = 19;
 /// The default priority.
 const USUAL_PRIORITY: i32 = 0;
 
-/// Between two looks, so that killed processes can end.
+/// Between two samples, so that killed processes can end.
 const PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -416,20 +416,20 @@ mod tests {
         assert!(!process.is_alive());
     }
 
-    /// Kills in a world where each look finds so many processes.
+    /// Kills in a world where each sample finds so many processes.
     fn killed(left: impl IntoIterator<Item = usize>) -> Result<(), ShellError> {
         let mut left = left.into_iter();
-        let look = || {
-            let left = left.next().expect("looks no more");
+        let sample = || {
+            let left = left.next().expect("samples no more");
             Ok((0..left).map(|process| Target { process, is_stopped: true, is_running: false }).collect())
         };
-        kill_all(Duration::ZERO, look, |_: usize, _| {})
+        kill_all(Duration::ZERO, sample, |_: usize, _| {})
     }
 
     #[test]
     fn a_growing_tree_is_killed_while_its_survivors_become_fewer() {
         let grows = (2..80).step_by(2);
-        // Two looks each: one finds the survivors, the other finds that none was started since.
+        // Two samples each: one finds the survivors, the other finds that none was started since.
         let becomes_less = (1..80).rev().flat_map(|left| [left, left]);
         assert!(killed(grows.chain(becomes_less).chain([0, 0])).is_ok());
     }
@@ -447,12 +447,12 @@ mod tests {
     #[test]
     fn process_that_continues_itself_is_killed_at_once() {
         let killed = std::cell::RefCell::new(HashSet::new());
-        let mut looks = 0;
-        let look = || {
-            looks += 1;
+        let mut samples = 0;
+        let sample = || {
+            samples += 1;
             let is_left = |process: &usize| !killed.borrow().contains(process);
-            // A new process at each look, as long as the first one runs.
-            let all = if is_left(&0) { 0..looks } else { 0..0 };
+            // A new process at each sample, as long as the first one runs.
+            let all = if is_left(&0) { 0..samples } else { 0..0 };
             Ok(all
                 .filter(is_left)
                 .map(|process| Target { process, is_stopped: false, is_running: true })
@@ -463,8 +463,8 @@ mod tests {
                 killed.borrow_mut().insert(process);
             }
         };
-        kill_all(Duration::from_secs(60), look, signal).unwrap();
-        assert!(looks < 10, "{looks}");
+        kill_all(Duration::from_secs(60), sample, signal).unwrap();
+        assert!(samples < 10, "{samples}");
     }
 
     #[test]
@@ -472,7 +472,7 @@ mod tests {
         let (mut beside, _) = sleeper();
         let (mut root, pid) = sleeper();
         let process = Process::child_of(rustix::process::getpid(), pid).unwrap();
-        assert_eq!(left_below(process).unwrap(), (0, Pace::Still));
+        assert_eq!(left_below(process).unwrap(), (0, Survivors::Blocked));
         kill_below(process, Duration::from_secs(1)).unwrap();
         assert!(process.is_alive(), "the root itself is not killed");
         assert!(beside.try_wait().unwrap().is_none());

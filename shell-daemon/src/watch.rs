@@ -3,9 +3,9 @@
 //!
 //! The kernel's limits bound one process, or all processes of a user. This watch bounds a command and a
 //! session, with or without a control group. It has its own thread, so a client that reads output slowly does
-//! not delay the looks.
+//! not delay the samples.
 //!
-//! A bomb grows while it is counted. So looks follow faster the closer a command is to its limits. From a
+//! A bomb grows while it is counted. So samples follow faster the closer a command is to its limits. From a
 //! quarter of its process limit on, a command gets the lowest priority. At half of the limit, and before it is
 //! killed, it is stopped as a whole and counted, and then killed or continued.
 
@@ -119,10 +119,10 @@ impl Watcher {
         thread::Builder::new().name("shell-watch".to_owned()).spawn(move || {
             // Realtime priority, where permitted: a bomb would leave the watch too little of the processors
             // to stop it.
-            let _ = portcullis_confine::process::run_before_others();
+            let _ = portcullis_confine::process::set_realtime_priority();
             if let Some(user) = user {
                 // An error is ignored: unreadable memory is counted by its addresses.
-                let _ = portcullis_confine::process::look_as(user);
+                let _ = portcullis_confine::process::set_thread_user(user);
             }
             thread_shared.serve(session, &meter);
         })?;
@@ -192,8 +192,8 @@ impl SharedWatch {
     fn serve(&self, session: Option<SessionBounds>, meter: &Meter) {
         while let Some(due) = self.due() {
             for mut watched in due {
-                // Without the lock: a look takes time, and a kill can take seconds.
-                watched.look(meter);
+                // Without the lock: a sample takes time, and a kill can take seconds.
+                watched.sample(meter);
                 let mut state = self.lock();
                 if let Some(known) =
                     state.commands.iter_mut().find(|known| Arc::ptr_eq(&known.signal, &watched.signal))
@@ -207,7 +207,7 @@ impl SharedWatch {
         }
     }
 
-    /// Waits until looks are due; `None` at the end.
+    /// Waits until samples are due; `None` at the end.
     fn due(&self) -> Option<Vec<WatchedCommand>> {
         let mut state = self.lock();
         loop {

@@ -13,6 +13,10 @@ use tempfile::TempDir;
 /// Copy of the cache that the first world filled.
 static KEPT: Mutex<Option<TempDir>> = Mutex::new(None);
 
+/// What later worlds have compiled besides, under the same key: modules that are compiled at their first call. They are
+/// large, so that only worlds that ask for them get copies.
+static COMPILED_LATER: Mutex<Option<TempDir>> = Mutex::new(None);
+
 /// The part of a state folder with the compiled modules and their key.
 const FOLDER: &str = "modules";
 
@@ -35,6 +39,38 @@ pub(crate) fn keep(state: &Path) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         copy(&state.join(FOLDER), folder.path());
         *kept = Some(folder);
+    }
+}
+
+/// Adds what other worlds have compiled later to a state folder that has the kept modules.
+pub(crate) fn lend_later(state: &Path) {
+    let later = COMPILED_LATER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(later) = &*later {
+        copy(later.path(), &state.join(FOLDER));
+    }
+}
+
+/// Keeps what a world has compiled beyond the kept modules.
+pub(crate) fn keep_later(state: &Path) {
+    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(kept) = &*kept else { return };
+    let mut later = COMPILED_LATER.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = match &mut *later {
+        Some(folder) => folder,
+        None => later.insert(tempfile::tempdir().expect("a temporary folder")),
+    };
+    let found = fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten();
+    let names: Vec<_> = found.map(|entry| entry.file_name()).collect();
+    // Another key: nothing that its holder compiled is valid elsewhere. A test of its own made it.
+    let is_ours = names.iter().all(|name| {
+        let (one, other) = (kept.path().join(name), state.join(FOLDER).join(name));
+        !one.exists() || fs::read(one).ok() == fs::read(other).ok()
+    });
+    for name in names.iter().filter(|_| is_ours) {
+        let place = folder.path().join(name);
+        if !kept.path().join(name).exists() && !place.exists() {
+            fs::copy(state.join(FOLDER).join(name), place).expect("copied");
+        }
     }
 }
 

@@ -26,6 +26,16 @@ use tempfile::TempDir;
 pub struct World {
     root: TempDir,
     policy: String,
+    /// Whether it takes part in sharing modules that are compiled at their first call.
+    shares_later_modules: bool,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if self.shares_later_modules {
+            crate::modules::keep_later(&self.state());
+        }
+    }
 }
 
 /// The result of a call, with accessors for assertions.
@@ -40,11 +50,19 @@ impl World {
     #[must_use]
     pub fn new() -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
-        let world = Self { root, policy: DEFAULT_POLICY.to_owned() };
+        let world = Self { root, policy: DEFAULT_POLICY.to_owned(), shares_later_modules: false };
         for mount in ["shared", "tmp", "vault"] {
             fs::create_dir_all(world.workspace().join(mount)).expect("a mount's folder");
         }
         world
+    }
+
+    /// Shares modules that are compiled at their first call, such as that of the web's tools, with the other worlds that
+    /// say so: compiling them takes seconds.
+    #[must_use]
+    pub fn with_shared_modules(mut self) -> Self {
+        self.shares_later_modules = true;
+        self
     }
 
     /// Adds a text to the policy, such as an entry for a tool.
@@ -102,10 +120,19 @@ impl World {
     /// If it cannot be written.
     #[must_use]
     pub fn options(&self) -> [OsString; 6] {
-        let _ = crate::modules::lend(&self.state());
+        let _ = self.lend();
         let [workspace, state, policy] =
             [self.workspace(), self.state(), self.policy_file()].map(OsString::from);
         ["--workspace".into(), workspace, "--state".into(), state, "--policy".into(), policy]
+    }
+
+    /// Copies compiled modules into a new state folder; returns whether it did.
+    fn lend(&self) -> bool {
+        let lent = crate::modules::lend(&self.state());
+        if lent && self.shares_later_modules {
+            crate::modules::lend_later(&self.state());
+        }
+        lent
     }
 
     /// The host path of a file below `shared`.
@@ -138,7 +165,7 @@ impl World {
     /// # Errors
     /// The error of the bootstrap.
     pub async fn builder(&self) -> Result<RegistryBuilder, BootstrapError> {
-        let lent = crate::modules::lend(&self.state());
+        let lent = self.lend();
         let builder = runtime_builder(&self.envelope()).await;
         match &builder {
             Ok(_) => crate::modules::keep(&self.state()),

@@ -23,7 +23,7 @@ pub(crate) enum ParameterKind {
 /// The shape of an argument.
 #[derive(Clone)]
 pub(crate) struct Shape {
-    pub(crate) value: Value,
+    pub(crate) value: ValueType,
     /// `Option<…>`.
     pub(crate) optional: bool,
     /// `&str`: decoded as a `String`, then borrowed.
@@ -32,19 +32,19 @@ pub(crate) struct Shape {
 
 /// The value within `Option` and `&`.
 #[derive(Clone)]
-pub(crate) enum Value {
+pub(crate) enum ValueType {
     Primitive(JsonPrimitive),
     /// Any JSON.
     Any,
     /// `Vec<T>`.
-    List(Box<Value>),
+    List(Box<ValueType>),
     /// `[T; N]`.
-    Array(Box<Value>, Box<Expr>),
-    Tuple(Vec<Value>),
+    Array(Box<ValueType>, Box<Expr>),
+    Tuple(Vec<ValueType>),
     /// `HashMap<String, T>` or `BTreeMap<String, T>`, by the map's name.
-    Map(&'static str, Box<Value>),
+    Map(&'static str, Box<ValueType>),
     /// `Option<T>` within another type.
-    Nullable(Box<Value>),
+    Nullable(Box<ValueType>),
     /// A type with its own schema.
     Typed(Box<Type>),
 }
@@ -68,22 +68,22 @@ pub(crate) struct Integer {
 
 impl Shape {
     /// The shape of a value that cannot have bounds.
-    pub(crate) const NO_NUMBER: Self = Self { value: Value::Any, optional: false, borrowed: false };
+    pub(crate) const NO_NUMBER: Self = Self { value: ValueType::Any, optional: false, borrowed: false };
 
-    fn of(value: Value) -> Self {
+    fn of(value: ValueType) -> Self {
         Self { value, optional: false, borrowed: false }
     }
 
     /// The primitive, if the value is one.
     pub(crate) fn primitive(&self) -> Option<JsonPrimitive> {
         match self.value {
-            Value::Primitive(primitive) => Some(primitive),
+            ValueType::Primitive(primitive) => Some(primitive),
             _ => None,
         }
     }
 }
 
-impl Value {
+impl ValueType {
     /// The type by paths that no name in scope can shadow, except for the author's own names.
     pub(crate) fn path(&self, facade: &TokenStream) -> TokenStream {
         match self {
@@ -191,7 +191,7 @@ fn classify_reference(reference: &TypeReference) -> syn::Result<ParameterKind> {
     let plain = reference.lifetime.is_none() && reference.mutability.is_none();
     match name.as_str() {
         "str" if plain => Ok(ParameterKind::Value(Shape {
-            value: Value::Primitive(JsonPrimitive::String),
+            value: ValueType::Primitive(JsonPrimitive::String),
             optional: false,
             borrowed: true,
         })),
@@ -230,16 +230,16 @@ fn classify_option(segment: &PathSegment, ty: &Type) -> syn::Result<ParameterKin
 }
 
 /// A type that owns its value.
-fn value(ty: &Type) -> syn::Result<Value> {
+fn value(ty: &Type) -> syn::Result<ValueType> {
     match ty {
         Type::Group(group) => value(&group.elem),
         Type::Paren(paren) => value(&paren.elem),
         Type::Path(path) => of_path(path, ty),
         Type::Array(TypeArray { elem, len, .. }) => {
-            Ok(Value::Array(Box::new(value(elem)?), Box::new(len.clone())))
+            Ok(ValueType::Array(Box::new(value(elem)?), Box::new(len.clone())))
         }
         Type::Tuple(TypeTuple { elems, .. }) if !elems.is_empty() => {
-            elems.iter().map(value).collect::<syn::Result<_>>().map(Value::Tuple)
+            elems.iter().map(value).collect::<syn::Result<_>>().map(ValueType::Tuple)
         }
         Type::Reference(reference) if matches!(&*reference.elem, Type::Path(path) if path.path.is_ident("str")) => {
             Err(refusal(ty, "a text within another type is not borrowed", "write `String`"))
@@ -253,24 +253,24 @@ fn value(ty: &Type) -> syn::Result<Value> {
     }
 }
 
-fn of_path(path: &TypePath, ty: &Type) -> syn::Result<Value> {
+fn of_path(path: &TypePath, ty: &Type) -> syn::Result<ValueType> {
     if mentions_impl(path) {
         return Err(refusal(ty, "`impl Trait` is a generic", SUPPORTED));
     }
     if is_json_value(path) {
-        return Ok(Value::Any);
+        return Ok(ValueType::Any);
     }
     let Some(segment) = last_segment(ty) else {
-        return Ok(Value::Typed(Box::new(ty.clone())));
+        return Ok(ValueType::Typed(Box::new(ty.clone())));
     };
     let name = segment.ident.to_string();
     let arguments = arguments(segment);
     match (name.as_str(), &arguments[..]) {
         ("Option", [inner]) => match value(inner)? {
-            Value::Nullable(_) => Err(refusal(ty, "there is one null", "write one `Option`")),
-            inner => Ok(Value::Nullable(Box::new(inner))),
+            ValueType::Nullable(_) => Err(refusal(ty, "there is one null", "write one `Option`")),
+            inner => Ok(ValueType::Nullable(Box::new(inner))),
         },
-        ("Vec", [items]) => Ok(Value::List(Box::new(value(items)?))),
+        ("Vec", [items]) => Ok(ValueType::List(Box::new(value(items)?))),
         ("HashMap", [keys, values]) => map("HashMap", keys, values),
         ("BTreeMap", [keys, values]) => map("BTreeMap", keys, values),
         ("Box" | "Rc" | "Arc", [inner]) => {
@@ -293,15 +293,15 @@ fn of_path(path: &TypePath, ty: &Type) -> syn::Result<Value> {
         }
         ("char" | "Cow" | "str", _) => Err(refusal(ty, &unsupported(ty), "write `String`")),
         _ => match primitive(&name) {
-            Some(primitive) if segment.arguments.is_none() => Ok(Value::Primitive(primitive)),
-            _ => Ok(Value::Typed(Box::new(ty.clone()))),
+            Some(primitive) if segment.arguments.is_none() => Ok(ValueType::Primitive(primitive)),
+            _ => Ok(ValueType::Typed(Box::new(ty.clone()))),
         },
     }
 }
 
-fn map(name: &'static str, keys: &Type, values: &Type) -> syn::Result<Value> {
+fn map(name: &'static str, keys: &Type, values: &Type) -> syn::Result<ValueType> {
     match value(keys)? {
-        Value::Primitive(JsonPrimitive::String) => Ok(Value::Map(name, Box::new(value(values)?))),
+        ValueType::Primitive(JsonPrimitive::String) => Ok(ValueType::Map(name, Box::new(value(values)?))),
         _ => Err(refusal(keys, "the keys of a JSON object are texts", "write `String`")),
     }
 }

@@ -6,7 +6,7 @@ use syn::{ReturnType, spanned::Spanned};
 
 use crate::{
     expand::{respan, shown_at},
-    kind::{JsonPrimitive, Value},
+    kind::{JsonPrimitive, ValueType},
     literal::Literal,
     model::{CompanionNames, Default, Model, RoleAttribute, ToolArgument, ToolHints},
 };
@@ -117,36 +117,36 @@ fn param(facade: &TokenStream, names: &CompanionNames, index: usize, argument: &
     }
 }
 
-fn kind(facade: &TokenStream, value: &Value) -> TokenStream {
+fn kind(facade: &TokenStream, value: &ValueType) -> TokenStream {
     let of = |value| kind(facade, value);
     let kind = match value {
-        Value::Primitive(JsonPrimitive::String) => quote!(String),
-        Value::Primitive(JsonPrimitive::Bool) => quote!(Boolean),
-        Value::Primitive(JsonPrimitive::Integer(_)) => quote!(Integer),
-        Value::Primitive(JsonPrimitive::Float(_)) => quote!(Number),
-        Value::Any => quote!(Any),
-        Value::List(items) => {
+        ValueType::Primitive(JsonPrimitive::String) => quote!(String),
+        ValueType::Primitive(JsonPrimitive::Bool) => quote!(Boolean),
+        ValueType::Primitive(JsonPrimitive::Integer(_)) => quote!(Integer),
+        ValueType::Primitive(JsonPrimitive::Float(_)) => quote!(Number),
+        ValueType::Any => quote!(Any),
+        ValueType::List(items) => {
             let items = of(items);
             quote!(List { items: &#items, length: ::core::option::Option::None })
         }
-        Value::Array(items, length) => {
+        ValueType::Array(items, length) => {
             let items = of(items);
             quote!(List { items: &#items, length: ::core::option::Option::Some(#length) })
         }
-        Value::Tuple(places) => {
+        ValueType::Tuple(places) => {
             let places = places.iter().map(of);
             quote!(Tuple(&[#(#places),*]))
         }
-        Value::Map(_, values) => {
+        ValueType::Map(_, values) => {
             let values = of(values);
             quote!(Map(&#values))
         }
-        Value::Nullable(inner) => {
+        ValueType::Nullable(inner) => {
             let inner = of(inner);
             quote!(Nullable(&#inner))
         }
         // The only place where a type without a schema is reported.
-        Value::Typed(ty) => {
+        ValueType::Typed(ty) => {
             let typed = respan(quote!(#facade::typed), shown_at(ty.span()));
             quote!(Typed(#typed::<#ty>))
         }

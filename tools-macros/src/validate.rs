@@ -286,9 +286,9 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttrib
     roles.first().and_then(|(_, role)| *role)
 }
 
-const RULE: &str = "a tool's name has 1 to 64 characters of a-z, 0-9, `_` and `-`";
+const NAME_RULE: &str = "a tool's name has 1 to 64 characters of a-z, 0-9, `_` and `-`";
 
-fn good(name: &str) -> bool {
+fn is_tool_name(name: &str) -> bool {
     let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(allowed)
 }
@@ -297,8 +297,8 @@ fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> ToolHints 
     let mut aliases: Vec<String> = Vec::new();
     for alias in keys.aliases.iter().flatten() {
         let text = alias.value();
-        if !good(&text) {
-            errors.at(alias, format!("`{}` is not a tool name: {RULE}", text.escape_default()));
+        if !is_tool_name(&text) {
+            errors.at(alias, format!("`{}` is not a tool name: {NAME_RULE}", text.escape_default()));
         } else if name == Some(text.as_str()) {
             errors.at(alias, "this is the tool's name: remove it from the aliases");
         } else if aliases.contains(&text) {
@@ -346,18 +346,20 @@ fn bytes(size: &LitStr, errors: &mut Errors) -> Option<u64> {
 
 fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String> {
     match &keys.name {
-        Some(name) if good(&name.value()) => Some(name.value()),
+        Some(name) if is_tool_name(&name.value()) => Some(name.value()),
         Some(name) => {
-            errors.at(name, format!("`{}` is not a tool name: {RULE}", name.value().escape_default()));
+            errors.at(name, format!("`{}` is not a tool name: {NAME_RULE}", name.value().escape_default()));
             None
         }
         None => {
             let name = function.unraw().to_string();
-            if good(&name) {
+            if is_tool_name(&name) {
                 return Some(name);
             }
-            errors
-                .at(function, format!("`{name}` is not a tool name: {RULE}; write `#[tool(name = \"…\")]`"));
+            errors.at(
+                function,
+                format!("`{name}` is not a tool name: {NAME_RULE}; write `#[tool(name = \"…\")]`"),
+            );
             None
         }
     }

@@ -136,7 +136,7 @@ pub(crate) async fn ask(
     let no = |code, reason| Err(NotApproved { code, reason });
     let Some(approver) = approver else { return no(DenialCode::ApprovalUnavailable, None) };
     let (approver, request) = (Arc::clone(approver), request.clone());
-    let answering = spawn::apart(async move { approver.decide(&request).await });
+    let answering = spawn::spawn_task(async move { approver.decide(&request).await });
     match tokio::time::timeout(APPROVAL_TIMEOUT, answering).await {
         Err(_elapsed) => no(DenialCode::ApprovalTimedOut, None),
         // The approver panicked.

@@ -37,7 +37,7 @@ use crate::{
 pub const OVERLAY_FILE: &str = "portcullis.toml";
 
 /// The largest policy file: 1 MiB.
-const MAX_POLICY_BYTES: u64 = 1 << 20;
+const MAX_READ_BYTES: u64 = 1 << 20;
 
 /// Assembles a registry: policy, state, mounts, runner, core tools, native tools.
 ///
@@ -440,8 +440,8 @@ fn read_text(path: &Path) -> io::Result<String> {
 
 fn read_bounded(file: File) -> io::Result<String> {
     let mut bytes = Vec::new();
-    file.take(MAX_POLICY_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_POLICY_BYTES {
+    file.take(MAX_READ_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_READ_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB"));
     }
     let is_utf16 =
@@ -456,7 +456,8 @@ fn read_bounded(file: File) -> io::Result<String> {
 }
 
 fn usual_places() -> Vec<PathBuf> {
-    let config = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    // A relative path counts as none (XDG Base Directory Specification).
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let config = config.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
     let own = config.map(|folder| folder.join("portcullis/portcullis.toml"));
     [Some(PathBuf::from("/etc/portcullis/portcullis.toml")), own].into_iter().flatten().collect()

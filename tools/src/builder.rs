@@ -27,7 +27,7 @@ use crate::{
     slots::CallSlots,
     state,
     table::{ServedTools, ToolTable},
-    web::{EgressGate, GateTerms},
+    web::{GateTerms, LazyEgress},
 };
 
 mod registration;
@@ -264,7 +264,7 @@ impl RegistryBuilder {
         }
         registration.shipped_modules(self.modules)?;
         let has_steps = !self.steps.is_empty();
-        let gate = self.gate.map(|terms| Arc::new(EgressGate::new(terms)));
+        let gate = self.gate.map(|terms| Arc::new(LazyEgress::new(terms)));
         registration.operations(self.steps, gate.as_ref(), policy.search())?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
@@ -330,7 +330,8 @@ fn installed_policy() -> Result<WorkspaceSecurityPolicy, BootstrapError> {
 }
 
 fn default_state() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    // A relative path counts as none (XDG Base Directory Specification).
+    let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))?;
     Some(base.join("portcullis/in-process"))
 }

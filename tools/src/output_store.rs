@@ -63,15 +63,15 @@ impl OutputStore {
     /// Stores an output. [`StoredOutput::grant`] returns the grant unchanged.
     ///
     /// # Errors
-    /// [`OutputStoreError`]; an existing output of the same call is never replaced.
+    /// [`OutputStoreError`]; an existing output with this id is never replaced.
     pub fn put(
         &self,
-        call_id: &str,
+        output_id: &str,
         owner: &OutputOwner,
         grant: &Value,
         text: &str,
     ) -> Result<(), OutputStoreError> {
-        let name = file_name(call_id).ok_or(OutputStoreError::CallId)?;
+        let name = file_name(output_id).ok_or(OutputStoreError::CallId)?;
         let header = serde_json::to_vec(&Header { owner: owner.clone(), grant: grant.clone() })
             .map_err(|error| OutputStoreError::Write(error.into()))?;
         let bytes = u64::try_from(header.len() + text.len()).unwrap_or(u64::MAX);

@@ -215,6 +215,12 @@ impl RegisteredTool {
         self.backend.confinement()
     }
 
+    /// Whether it is a tool of a module that declares hosts, whose requests the host makes where they are granted.
+    #[must_use]
+    pub fn declares_hosts(&self) -> bool {
+        self.backend.guest().is_some_and(|guest| guest.hosts.is_some())
+    }
+
     /// The module of a guest tool.
     #[must_use]
     pub fn module(&self) -> Option<&Arc<GuestModule>> {

@@ -18,7 +18,7 @@ use crate::{
     builder::RegistryBuilder,
     call::Caller,
     modules::{Lock, RefusedModule},
-    pipeline::{Host, PendingRecord, admit, after, authorize, check, record, resolve, run, shape},
+    pipeline::{Host, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks, shape},
     registered::RegisteredTool,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     shell::ShellBackend,
@@ -74,7 +74,7 @@ impl ToolRegistry {
             run(authorized, host, caller, &mut pending).await
         }
         .await;
-        let outcome = after(outcome, host, caller).await;
+        let outcome = run_after_hooks(outcome, host, caller).await;
         let shaped = shape(outcome, host, caller, &pending);
         record(shaped, caller, pending)
     }
@@ -123,7 +123,9 @@ impl ToolRegistry {
             self.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny)
         };
         let mut tools = self.tools();
-        tools.retain(|tool| !tool.meta().hidden && self.absence(tool).is_none() && is_allowed(tool));
+        tools.retain(|tool| {
+            !tool.meta().hidden && self.unavailable_reason(tool).is_none() && is_allowed(tool)
+        });
         tools
     }
 
@@ -158,8 +160,8 @@ impl ToolRegistry {
     /// Why no call of a tool can run in this process, even if the policy allows it: there is no shell, or no
     /// runner of guests. None if calls can run.
     #[must_use]
-    pub fn absence<'t>(&self, tool: &'t RegisteredTool) -> Option<&'t str> {
-        tool.backend().absence(&self.host)
+    pub fn unavailable_reason<'t>(&self, tool: &'t RegisteredTool) -> Option<&'t str> {
+        tool.backend().unavailable_reason(&self.host)
     }
 
     /// The tool of a name or an alias.
@@ -170,7 +172,7 @@ impl ToolRegistry {
 
     /// Warnings about policy entries whose tools are absent, which are no faults.
     #[must_use]
-    pub fn idle_entries(&self) -> &[PolicyFault] {
+    pub fn unused_entries(&self) -> &[PolicyFault] {
         &self.findings.idle
     }
 

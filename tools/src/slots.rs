@@ -140,7 +140,7 @@ impl CallSlots {
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
-    pub(crate) async fn within(
+    pub(crate) async fn take_nested(
         &self,
         parent: &CallSlot,
         writes: Vec<String>,
@@ -297,9 +297,9 @@ impl Drop for QueuePosition<'_> {
 
 /// Frees a slot on drop, even if others still hold it.
 #[derive(Debug)]
-pub(crate) struct LeaveOnDrop(pub(crate) CallSlot);
+pub(crate) struct AbandonOnDrop(pub(crate) CallSlot);
 
-impl Drop for LeaveOnDrop {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
         self.0.abandon();
     }
@@ -331,7 +331,7 @@ mod tests {
         for _ in 0..MAX_ABANDONED {
             let slot = reading(&slots).await.expect("free");
             still_working.push(slot.clone());
-            drop(LeaveOnDrop(slot));
+            drop(AbandonOnDrop(slot));
         }
         let refused = reading(&slots).await.expect_err("too many");
         assert_eq!((refused.kind(), refused.code()), (ToolErrorKind::Unavailable, "threads_exhausted"));
@@ -410,8 +410,8 @@ mod tests {
         let mut outside = Box::pin(writing(&slots));
         assert!(poll!(&mut outside).is_pending());
         let cancel = CancellationToken::new();
-        let within = slots.within(&parent, shared_mount(), &cancel).await.expect("no deadlock");
-        let mut beside = Box::pin(slots.within(&parent, shared_mount(), &cancel));
+        let within = slots.take_nested(&parent, shared_mount(), &cancel).await.expect("no deadlock");
+        let mut beside = Box::pin(slots.take_nested(&parent, shared_mount(), &cancel));
         assert!(poll!(&mut beside).is_pending(), "one writer, also within a call");
         drop(within);
         drop(beside.await.expect("its turn"));

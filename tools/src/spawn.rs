@@ -35,7 +35,9 @@ pub(crate) async fn to_its_end<T: Send + 'static>(future: BoxFuture<'static, T>)
 ///
 /// # Cancellation
 /// Dropping the returned future aborts the task at its next await.
-pub(crate) async fn apart<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+pub(crate) async fn spawn_task<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
     let mut task = JoinSet::new();
     task.spawn(future);
     task.join_next().await?.ok()

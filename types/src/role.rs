@@ -24,7 +24,7 @@ pub struct ArgumentRole {
 }
 
 impl ArgumentRole {
-    /// An argument that is a path to read.
+    /// An argument that is a path, used with this access.
     #[must_use]
     pub fn path(argument: impl Into<String>, access: Access) -> Self {
         Self { argument: argument.into(), role: RoleKind::Path(access) }

@@ -35,7 +35,7 @@ pub struct Agent {
     approver: Option<Arc<dyn Approver>>,
     store: InMemoryMessageStore,
     /// Lock held by the current run: a conversation has one run at a time.
-    turn: Arc<Mutex<()>>,
+    run_lock: Arc<Mutex<()>>,
     handle: Option<AgentHandle>,
 }
 
@@ -52,7 +52,7 @@ impl Agent {
             tools: AgentTools::given(None, Vec::new()),
             approver: None,
             store: InMemoryMessageStore::new(),
-            turn: Arc::default(),
+            run_lock: Arc::default(),
             handle: None,
         }
     }
@@ -118,7 +118,7 @@ impl Agent {
     /// # Cancellation
     /// Dropping the events drops the run.
     pub async fn prompt(&mut self, text: impl Into<String>) -> AgentEvents {
-        let Needs { turn, registry, provider } = match self.ready() {
+        let RunParts { run_lock, registry, provider } = match self.ready() {
             Ok(ready) => ready,
             Err(end) => return AgentEvents::of_no_run(end),
         };
@@ -136,7 +136,7 @@ impl Agent {
         AgentEvents::of(receiver, async move {
             agent.run(text).await;
             // Last: until here a second run of the conversation is refused.
-            drop(turn);
+            drop(run_lock);
         })
     }
 
@@ -155,15 +155,15 @@ impl Agent {
     }
 
     /// Prepares a run, or returns the end of a run that cannot begin.
-    fn ready(&mut self) -> Result<Needs, AgentEnd> {
+    fn ready(&mut self) -> Result<RunParts, AgentEnd> {
         let internal = |message| AgentEnd::Internal { message };
-        let turn = Arc::clone(&self.turn).try_lock_owned();
-        let turn = turn.map_err(|error| internal(format!("a run of this agent goes on: {error}")))?;
+        let run_lock = Arc::clone(&self.run_lock).try_lock_owned();
+        let run_lock = run_lock.map_err(|error| internal(format!("a run of this agent goes on: {error}")))?;
         let registry = self.tools.registry().map_err(internal)?;
         let provider = self.provider.connect(&self.api_key, &self.model);
         let provider =
             provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: chain(&error) })?;
-        Ok(Needs { turn, registry, provider })
+        Ok(RunParts { run_lock, registry, provider })
     }
 }
 
@@ -174,9 +174,9 @@ impl fmt::Debug for Agent {
 }
 
 /// The parts that a run needs.
-struct Needs {
+struct RunParts {
     /// The lock on the conversation.
-    turn: OwnedMutexGuard<()>,
+    run_lock: OwnedMutexGuard<()>,
     registry: Arc<ToolRegistry>,
     provider: Box<dyn Provider>,
 }

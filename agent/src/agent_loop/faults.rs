@@ -58,7 +58,7 @@ async fn no_call_of_a_broken_answer_runs_and_its_text_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_none_is_told_as_such() {
+async fn an_empty_answer_is_an_error_of_the_provider() {
     let waits = vec![Step::Delta(Delta::End(StopReason::ToolCalls))];
     let withheld = vec![Step::Delta(Delta::End(StopReason::ContentFilter))];
     for (steps, kind) in [(waits, ProviderErrorKind::Malformed), (withheld, ProviderErrorKind::Rejected)] {

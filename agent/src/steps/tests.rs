@@ -61,7 +61,7 @@ async fn another_driver_at_each_step_gives_the_same_run() {
         let run = whole.run().await;
         let (state, taken) = relayed(&parts).await;
         assert_eq!(state.next, RunStep::Over { end: run.end });
-        assert_eq!((state.iterations, state.usage), (run.iterations, run.usage));
+        assert_eq!((state.turns_total, state.usage), (run.iterations, run.usage));
         assert_eq!(parts.store.messages(), whole.store.messages());
         let events = whole.notes.events();
         // The loop itself tells of the run's start and end.
@@ -88,5 +88,5 @@ async fn a_message_that_waits_goes_on_with_a_new_number_of_turns() {
     stage.agent.handle().follow_up("and then?").expect("room");
     let (state, _) = relayed(&stage).await;
     assert_eq!(state.next, RunStep::Over { end: AgentEnd::Answer { text: "two".into() } });
-    assert_eq!((state.iterations, state.turns), (6, 3));
+    assert_eq!((state.turns_total, state.turns_for_question), (6, 3));
 }

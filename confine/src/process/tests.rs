@@ -346,7 +346,7 @@ fn root_in_a_container_looks_into_a_users_namespace_as_the_user() {
         }
         rustix::thread::set_capabilities(None, sets).unwrap();
         assert!(other.maps().is_err(), "the control");
-        look_as(user).unwrap();
+        set_thread_user(user).unwrap();
         let maps = other.maps().unwrap();
         assert!(maps.contains("[stack]"), "{maps}");
         assert_eq!(share_memory(other.pid(), other.pid()), Some(true));

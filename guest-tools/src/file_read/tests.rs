@@ -176,7 +176,7 @@ fn a_part_takes_little_memory_however_long_its_lines_are() {
     ];
     for part in parts {
         let Ok(part) = part else { panic!("not read") };
-        assert!(!part.whole && part.bytes.capacity() <= 2 * MAX_TEXT_BYTES + CHUNK_BYTES);
+        assert!(!part.is_complete && part.bytes.capacity() <= 2 * MAX_TEXT_BYTES + CHUNK_BYTES);
     }
 }
 
@@ -195,6 +195,9 @@ fn a_line_of_100_mb_is_passed_over_in_chunks() {
         position: 0,
     };
     let Ok(part) = source.lines(2, None, &path) else { panic!("not read") };
-    assert_eq!((part.begin, part.bytes.as_slice(), part.whole), ((100 << 20) + 1, &b"last\n"[..], true));
+    assert_eq!(
+        (part.begin, part.bytes.as_slice(), part.is_complete),
+        ((100 << 20) + 1, &b"last\n"[..], true)
+    );
     assert!(part.bytes.capacity() <= 2 * CHUNK_BYTES);
 }

@@ -58,7 +58,7 @@ pub(super) fn hides(style: &str) -> bool {
             "clip" if value.starts_with("rect(") && is_empty_rectangle(value) => return true,
             "clip-path" if EMPTY_SHAPES.iter().any(|shape| value.starts_with(shape)) => return true,
             "scale" if number(value) == Some(0.0) => return true,
-            "transform" if is_away(value) => return true,
+            "transform" if is_moved_out_of_sight(value) => return true,
             "text-indent" | "margin-left" | "margin-top" if is_far(value) => return true,
             "width" | "height" | "max-height" | "max-width" => zero_size |= is_tiny(value),
             "overflow" => clipped |= matches!(value, "hidden" | "clip"),
@@ -83,7 +83,7 @@ fn is_far(value: &str) -> bool {
 }
 
 /// Whether a `transform` makes its element a point, or moves it out of sight.
-fn is_away(value: &str) -> bool {
+fn is_moved_out_of_sight(value: &str) -> bool {
     value.split(')').filter_map(|function| function.split_once('(')).any(|(name, arguments)| {
         let mut arguments = arguments.split(',').map(str::trim);
         match name.trim() {

@@ -41,10 +41,10 @@ const SHELLS: &[&str] = &[
 ];
 
 /// Programs that start another user's shell, or a recorded one.
-const LOGINS: &[&str] = &["su", "runuser", "script", "sg", "newgrp", "login"];
+const SHELL_STARTERS: &[&str] = &["su", "runuser", "script", "sg", "newgrp", "login"];
 
 /// Programs that run lines of their input.
-const READERS: &[&str] = &["parallel", "sem", "at", "batch", "crontab", "gparallel"];
+const INPUT_RUNNERS: &[&str] = &["parallel", "sem", "at", "batch", "crontab", "gparallel"];
 
 /// Files from which a shell would read its command as input.
 const INPUTS: &[&str] = &["/dev/stdin", "/dev/fd/", "/proc/self/fd/", "/dev/tcp/", "/dev/udp/"];
@@ -70,7 +70,9 @@ pub(super) fn runs(words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
             let first = after_end_of_options(arguments).first();
             first.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]))
         }
-        "alias" => arguments.iter().map(|word| known(name, word)).map(|text| Ok(aliased(&text?))).collect(),
+        "alias" => {
+            arguments.iter().map(|word| literal_text(name, word)).map(|text| Ok(aliased(&text?))).collect()
+        }
         "source" | "." => file(name, after_end_of_options(arguments)),
         "hash" => Ok(arguments
             .windows(2)
@@ -78,8 +80,8 @@ pub(super) fn runs(words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
             .map(|pair| RunTarget::Program(vec![pair[1].clone()]))
             .collect()),
         "find" | "gfind" | "fd" | "fdfind" => find(arguments),
-        _ if LOGINS.contains(&name) => login(name, arguments),
-        _ if READERS.contains(&name) => refuse_input_reader(name),
+        _ if SHELL_STARTERS.contains(&name) => login(name, arguments),
+        _ if INPUT_RUNNERS.contains(&name) => refuse_input_reader(name),
         // `command -v` looks a program up and does not run it.
         "command" if arguments.first().is_some_and(|word| matches!(word.literal(), Some("-v" | "-V"))) => {
             Ok(Vec::new())
@@ -91,7 +93,7 @@ pub(super) fn runs(words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     }
 }
 
-pub(super) fn known(program: &str, word: &CommandWord) -> Result<String, String> {
+pub(super) fn literal_text(program: &str, word: &CommandWord) -> Result<String, String> {
     word.literal()
         .map(str::to_owned)
         .ok_or_else(|| format!("what `{program}` is given to run is not in the text"))
@@ -99,12 +101,12 @@ pub(super) fn known(program: &str, word: &CommandWord) -> Result<String, String>
 
 /// A word that is read as a command.
 pub(super) fn text(program: &str, word: &CommandWord) -> Result<RunTarget, String> {
-    known(program, word).map(RunTarget::Text)
+    literal_text(program, word).map(RunTarget::Text)
 }
 
 /// Words that are joined and read as a command.
 pub(super) fn joined(program: &str, words: &[CommandWord]) -> Result<RunTarget, String> {
-    let texts = words.iter().map(|word| known(program, word)).collect::<Result<Vec<_>, _>>()?;
+    let texts = words.iter().map(|word| literal_text(program, word)).collect::<Result<Vec<_>, _>>()?;
     Ok(RunTarget::Text(texts.join(" ")))
 }
 
@@ -134,7 +136,7 @@ fn aliased(text: &str) -> RunTarget {
 /// A file that is read as a command: a program like any other, unless it is the input of the shell.
 fn file(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some(word) = words.first() else { return Ok(Vec::new()) };
-    let path = known(name, word)?;
+    let path = literal_text(name, word)?;
     if path == "-" || INPUTS.iter().any(|input| path.starts_with(input)) {
         return refuse_input_reader(name);
     }
@@ -147,7 +149,7 @@ fn login(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String
     let mut found = Vec::new();
     let mut rest = arguments.iter().enumerate();
     while let Some((at, word)) = rest.next() {
-        let option = known(name, word)?;
+        let option = literal_text(name, word)?;
         let value = match option.split_once('=') {
             Some((option, value)) if is_long_command(option) => Some(value.to_owned()),
             Some(_) | None => None,
@@ -179,7 +181,7 @@ fn is_long_command(option: &str) -> bool {
 fn shell(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
-        let option = known(name, word)?;
+        let option = literal_text(name, word)?;
         match option.as_str() {
             "--" => break,
             "-o" | "+o" | "-O" | "+O" => drop(rest.next()),
@@ -237,9 +239,14 @@ pub(super) fn with_placeholders(
 
 /// Whether a program runs its arguments.
 pub(super) fn runs_others(name: &str) -> bool {
-    [SHELLS, LOGINS, READERS, &["eval", "trap", "alias", "find", "gfind", "fd", "fdfind", "source", "."]]
-        .iter()
-        .any(|names| names.contains(&name))
+    [
+        SHELLS,
+        SHELL_STARTERS,
+        INPUT_RUNNERS,
+        &["eval", "trap", "alias", "find", "gfind", "fd", "fdfind", "source", "."],
+    ]
+    .iter()
+    .any(|names| names.contains(&name))
         || WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name))
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    runs::{PlaceholderSource, RunTarget, joined, known, refuse_input_reader, text, with_placeholders},
+    runs::{
+        PlaceholderSource, RunTarget, joined, literal_text, refuse_input_reader, text, with_placeholders,
+    },
     words::CommandWord,
 };
 
@@ -161,7 +163,7 @@ pub(super) fn wrapped(
                 WordRole::Command => {
                     if let Some(word) = arguments.get(at + 1) {
                         let rest = arguments.get(at + 2..).unwrap_or_default();
-                        found.push(given(name, known(name, word)?, rest));
+                        found.push(given(name, literal_text(name, word)?, rest));
                     }
                     at += 2;
                 }
@@ -246,7 +248,7 @@ fn clustered_command(
         match cluster.split_once(letter) {
             Some((_, "")) => {
                 let Some(word) = words.get(1) else { return Ok(None) };
-                return Ok(Some(given(name, known(name, word)?, &words[2..])));
+                return Ok(Some(given(name, literal_text(name, word)?, &words[2..])));
             }
             Some((_, command)) => return Ok(Some(given(name, command.to_owned(), &words[1..]))),
             None => {}

@@ -14,7 +14,7 @@ use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolErrorKind
 
 use super::{
     call,
-    interrupts::{INTERRUPTED, apart},
+    interrupts::{INTERRUPTED, run_interruptibly},
 };
 use crate::{
     cli::{AGENT_ID, AgentOptions, Common},
@@ -99,7 +99,7 @@ pub(super) fn hold<P: Provider + 'static>(
 ) -> Result<Option<AgentRun>, CliError> {
     let cancel = CancellationToken::new();
     let given_up = cancel.clone();
-    apart(&cancel, move || {
+    run_interruptibly(&cancel, move || {
         let runtime = setup::runtime()?;
         let run = runtime.block_on(async {
             let registry = Arc::new(setup::registry(&envelope, place).await?);

@@ -14,7 +14,7 @@ use portcullis_tools::{
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolOutput};
 
-use super::interrupts::{INTERRUPTED, apart};
+use super::interrupts::{INTERRUPTED, run_interruptibly};
 use crate::{
     cli::{CLI_ID, CallOptions, Common},
     error::CliError,
@@ -38,7 +38,7 @@ pub(crate) fn run(common: &Common, options: CallOptions) -> Result<ExitCode, Cli
     let stderr = options.stderr.then(|| Diagnostics::of(&mut caller));
     let run_id = caller.run_id.clone();
     let shell = sidecar::shell_place(common);
-    match apart(&caller.cancel.clone(), move || make(&envelope, shell, call, &caller))? {
+    match run_interruptibly(&caller.cancel.clone(), move || run_call(&envelope, shell, call, &caller))? {
         Some(result) => {
             let stderr = stderr.and_then(|stderr| stderr.text());
             answer(&hinted(result), stderr.as_deref(), &run_id, options.json)
@@ -48,7 +48,7 @@ pub(crate) fn run(common: &Common, options: CallOptions) -> Result<ExitCode, Cli
 }
 
 /// Makes the call, from the registry's start to its end. Blocks until the audit row is on the disk.
-fn make(
+fn run_call(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellPlace,
     call: ToolCall,

@@ -31,7 +31,7 @@ impl Interruptible for CancellationToken {
 
 /// Does work on a separate thread, so that interrupts are handled while the work blocks. None if the work is
 /// no longer waited for.
-pub(super) fn apart<T: Send + 'static>(
+pub(super) fn run_interruptibly<T: Send + 'static>(
     target: &impl Interruptible,
     work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
 ) -> Result<Option<T>, CliError> {

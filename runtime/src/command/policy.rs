@@ -41,8 +41,8 @@ pub(crate) fn check_file(common: &Common, file: &Path, modules: Modules) -> Resu
         Err(_) if has_modules => {
             let envelope = setup::envelope_with(common, modules)?;
             let runtime = setup::runtime()?;
-            let registry = runtime.block_on(setup::described(&envelope, &files))?;
-            add_warnings(&mut warnings, registry.idle_entries().iter().chain(policy.warnings()));
+            let registry = runtime.block_on(setup::describing_registry(&envelope, &files))?;
+            add_warnings(&mut warnings, registry.unused_entries().iter().chain(policy.warnings()));
             format!("{}{}", tools::listing(&registry), tools::refused(&registry))
         }
         Err(error) => return Err(BootstrapError::from(error).into()),
@@ -60,7 +60,7 @@ pub(crate) fn check_in_force(common: &Common, modules: Modules) -> Result<ExitCo
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
     let policy = registry.policy();
     let mut warnings = Vec::new();
-    add_warnings(&mut warnings, registry.idle_entries().iter().chain(policy.warnings()));
+    add_warnings(&mut warnings, registry.unused_entries().iter().chain(policy.warnings()));
     let listing = format!("{}{}", tools::listing(&registry), tools::refused(&registry));
     answer(&files, policy, &listing, &warnings)
 }

@@ -77,7 +77,7 @@ async fn serve(common: &Common, options: ServeOptions) -> Result<ExitCode, CliEr
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         served = &mut serving => return served.map(|()| ExitCode::SUCCESS),
-        () = signals.heed(async || reload(common, &envelope, &server).await) => stop.cancel(),
+        () = signals.reload_on_hangup(async || reload(common, &envelope, &server).await) => stop.cancel(),
     }
     tokio::select! {
         served = &mut serving => served.map(|()| ExitCode::SUCCESS),
@@ -136,7 +136,7 @@ impl Signals {
     }
 
     /// Reloads at each hangup, until a signal asks to end.
-    async fn heed(&mut self, reload: impl AsyncFn()) {
+    async fn reload_on_hangup(&mut self, reload: impl AsyncFn()) {
         loop {
             tokio::select! {
                 _ = self.end.next() => return,

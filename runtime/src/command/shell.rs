@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use self::under_way::{PROMPT, UnderWay};
 use super::{
     call,
-    interrupts::{INTERRUPTED, apart},
+    interrupts::{INTERRUPTED, run_interruptibly},
 };
 use crate::{
     cli::{CLI_ID, Common, ShellCommandOptions},
@@ -35,7 +35,7 @@ pub(crate) fn run(common: &Common, options: ShellCommandOptions) -> Result<ExitC
     let envelope = setup::envelope(common)?;
     let place = sidecar::shell_place(common);
     let under_way = UnderWay::default();
-    let code = apart(&under_way.clone(), move || {
+    let code = run_interruptibly(&under_way.clone(), move || {
         let runtime = setup::runtime()?;
         let code = runtime.block_on(async {
             let registry = setup::registry(&envelope, place).await?;

@@ -17,8 +17,8 @@ use super::{ExposedFiles, FIRST_SEARCH_WAIT, PrivatePaths, SEARCH_WAIT, UnknownR
 /// How long a result counts as fresh if searching is fast.
 const MIN_FRESHNESS: Duration = Duration::from_secs(1);
 
-/// Searching takes at most one part in this many of the time.
-const MAX_SHARE: u32 = 50;
+/// Searches use at most one part in this many of the time.
+const MIN_IDLE_RATIO: u32 = 50;
 
 /// Limit of a result's freshness, however long the search took.
 const MAX_FRESHNESS: Duration = Duration::from_secs(30);
@@ -133,7 +133,7 @@ impl LinkSearcher {
         let before = Instant::now();
         let found = Arc::new((self.search)());
         let mut seen = self.seen();
-        let fresh = before.elapsed().saturating_mul(MAX_SHARE).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
+        let fresh = before.elapsed().saturating_mul(MIN_IDLE_RATIO).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
         let until = Instant::now() + fresh;
         *seen = SearchState { last: Some(LastSearch { until, found }), begun: None };
         drop(seen);

@@ -119,10 +119,10 @@ fn start_bash(
     place: &SessionEnvironment,
 ) -> io::Result<Pid> {
     // First, because it stays open in bash: so it has the same number in every command.
-    let snapshot = let_through(snapshot)?;
-    let command = let_through(&text)?;
-    let go = let_through(&go)?;
-    let state = state.map(|state| let_through(&state)).transpose()?;
+    let snapshot = dup_inheritable(snapshot)?;
+    let command = dup_inheritable(&text)?;
+    let go = dup_inheritable(&go)?;
+    let state = state.map(|state| dup_inheritable(&state)).transpose()?;
     let descriptors = ScriptDescriptors {
         command: command.as_raw_fd(),
         go: go.as_raw_fd(),
@@ -146,7 +146,7 @@ fn start_bash(
 }
 
 /// A copy that bash inherits, with a number above those that scripts use.
-fn let_through(handle: &OwnedFd) -> io::Result<OwnedFd> {
+fn dup_inheritable(handle: &OwnedFd) -> io::Result<OwnedFd> {
     let copy = rustix::io::fcntl_dupfd_cloexec(handle, FIRST_DESCRIPTOR)?;
     rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
     Ok(copy)

@@ -8,7 +8,8 @@
 //!     └ bash
 //! ```
 //!
-//! All except bash are forks of this program without an `exec`, and each has one thread.
+//! The guard is this program, started anew; session-init and command-init are its forks without an `exec`. Each has one
+//! thread.
 
 mod command;
 mod confine;

@@ -29,7 +29,7 @@ struct MemoryKey {
     is_segment: bool,
 }
 
-/// How far each piece was seen mapped, kept from one look to the next. Only pieces that the current look
+/// How far each piece was seen mapped, kept from one sample to the next. Only pieces that the current sample
 /// finds are counted, so pieces that are gone do not add up.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(HashMap<MemoryKey, Mark>);
@@ -41,7 +41,7 @@ struct Mark {
     seen: Instant,
 }
 
-/// The shared memory that one look finds.
+/// The shared memory that one sample finds.
 #[derive(Debug)]
 pub(super) struct SharedMemory<'a> {
     devices: &'a [u64],
@@ -78,7 +78,7 @@ struct MappedPiece {
 }
 
 impl<'a> SharedMemory<'a> {
-    /// For a look that may read `reads_left` mappings and descriptors in all.
+    /// For a sample that may read `reads_left` mappings and descriptors in all.
     pub(super) fn new(devices: &'a [u64], marks: &'a mut Marks, reads_left: u64) -> Self {
         Self { devices, marks, pieces: HashMap::new(), reads_left, repeats_left: reads_left }
     }
@@ -200,7 +200,7 @@ impl<'a> SharedMemory<'a> {
         }
     }
 
-    /// Keeps marks for a while, since a piece may be hidden from one look and be back at the next.
+    /// Keeps marks for a while, since a piece may be hidden from one sample and be back at the next.
     pub(super) fn end(self) {
         let Self { marks, pieces, .. } = self;
         marks.0.retain(|key, mark| pieces.contains_key(key) || mark.seen.elapsed() < SHARED_MEMORY_KEPT);
@@ -286,8 +286,8 @@ mod tests {
         Mapping::parse(text.as_bytes(), &[DEVICE]).unwrap()
     }
 
-    /// The bytes of a look that finds these mappings.
-    fn look(marks: &mut Marks, found: &[Mapping]) -> u64 {
+    /// The bytes of a sample that finds these mappings.
+    fn sample(marks: &mut Marks, found: &[Mapping]) -> u64 {
         let mut shared = SharedMemory::new(&[DEVICE], marks, u64::MAX);
         found.iter().for_each(|mapping| shared.add(mapping, 0));
         let bytes = shared.bytes();
@@ -299,22 +299,22 @@ mod tests {
     fn a_window_that_slides_counts_for_all_that_it_has_passed() {
         let mut marks = Marks::default();
         for step in 0..10 {
-            assert_eq!(look(&mut marks, &[line(5, step << 20, 1 << 20)]), (step + 1) << 20);
+            assert_eq!(sample(&mut marks, &[line(5, step << 20, 1 << 20)]), (step + 1) << 20);
         }
-        // Back at the start of the file, and after a look that found nothing.
-        assert_eq!(look(&mut marks, &[line(5, 0, 1 << 20)]), 10 << 20);
-        assert_eq!(look(&mut marks, &[]), 0);
-        assert_eq!(look(&mut marks, &[line(5, 0, 1 << 20)]), 10 << 20);
+        // Back at the start of the file, and after a sample that found nothing.
+        assert_eq!(sample(&mut marks, &[line(5, 0, 1 << 20)]), 10 << 20);
+        assert_eq!(sample(&mut marks, &[]), 0);
+        assert_eq!(sample(&mut marks, &[line(5, 0, 1 << 20)]), 10 << 20);
         // Slices of several processes are one piece, and another file is another.
         let slices = [line(6, 0, 1 << 20), line(6, 3 << 20, 1 << 20), line(7, 0, 1 << 20)];
-        assert_eq!(look(&mut marks, &slices), 5 << 20);
+        assert_eq!(sample(&mut marks, &slices), 5 << 20);
     }
 
     #[test]
     fn short_lived_segments_are_not_summed() {
         let mut marks = Marks::default();
         for inode in 1..1000 {
-            assert_eq!(look(&mut marks, &[line(inode, 0, 1 << 20)]), 1 << 20);
+            assert_eq!(sample(&mut marks, &[line(inode, 0, 1 << 20)]), 1 << 20);
         }
     }
 
@@ -324,6 +324,6 @@ mod tests {
             let text = format!("1000-2000 rw-s 00000000 00:01 9                          {path} (deleted)");
             Mapping::parse(text.as_bytes(), &[DEVICE]).unwrap()
         };
-        assert_eq!(look(&mut Marks::default(), &[of("/SYSV00000000"), of("/memfd:SYSV")]), 8192);
+        assert_eq!(sample(&mut Marks::default(), &[of("/SYSV00000000"), of("/memfd:SYSV")]), 8192);
     }
 }

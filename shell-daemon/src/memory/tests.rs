@@ -5,13 +5,13 @@ use std::process::{Child, Command, Stdio};
 use super::*;
 use crate::tree::{Process, Table};
 
-#[expect(clippy::disallowed_methods, reason = "the tests need processes to look at")]
+#[expect(clippy::disallowed_methods, reason = "the tests need processes to sample")]
 fn start(script: &str) -> Child {
     Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap()
 }
 
 /// Whether there is a perl that takes this option.
-#[expect(clippy::disallowed_methods, reason = "the tests need processes to look at")]
+#[expect(clippy::disallowed_methods, reason = "the tests need processes to sample")]
 fn has_perl(option: &str) -> bool {
     let is_there =
         Command::new("perl").args([option, "-e", "1"]).status().is_ok_and(|status| status.success());
@@ -49,7 +49,7 @@ fn kill_unreaped(child: &mut Child, entry: &ProcessEntry) {
 }
 
 fn used(entries: &[ProcessEntry], limit: u64, motion: Motion) -> MemoryUse {
-    Meter::new(DescriptorSearch::Looked).unwrap().used(entries, limit, motion, &mut Marks::default())
+    Meter::new(DescriptorSearch::Needed).unwrap().used(entries, limit, motion, &mut Marks::default())
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_look_that_lost_too_much_memory_is_no_count() {
         let close = listed[0].virtual_bytes - 1;
         assert_eq!(
             used(&listed, close, Motion::Runs),
-            MemoryUse { partial: Some(PartialLook::Lost), ..MemoryUse::default() }
+            MemoryUse { partial: Some(PartialSample::Lost), ..MemoryUse::default() }
         );
         assert_eq!(used(&listed, close, Motion::Stopped), MemoryUse::default(), "nothing goes on");
         let _ = child.wait();
@@ -104,7 +104,7 @@ fn pages_that_fork_doubles_are_part_of_the_private_ones() {
     child.wait().unwrap();
 }
 
-/// Works without root too: `cargo test` runs as a user that may not look at everything.
+/// Works without root too: `cargo test` runs as a user that may not read everything.
 #[test]
 fn a_process_whose_first_thread_has_ended_hides_nothing() {
     let script = format!(
@@ -134,13 +134,13 @@ fn a_process_whose_first_thread_has_ended_hides_nothing() {
 fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
-    let meter = Meter::new(DescriptorSearch::Looked).unwrap();
-    let look = |most| {
+    let meter = Meter::new(DescriptorSearch::Needed).unwrap();
+    let sample = |most| {
         let mut marks = Marks::default();
-        meter.look(&listed, 1 << 40, Motion::Runs, &mut SharedMemory::new(&meter.devices, &mut marks, most))
+        meter.sample(&listed, 1 << 40, Motion::Runs, &mut SharedMemory::new(&meter.devices, &mut marks, most))
     };
-    assert_eq!(look(3).partial, Some(PartialLook::TooMany));
-    assert_eq!(look(MAPPINGS_PER_LOOK).partial, None);
+    assert_eq!(sample(3).partial, Some(PartialSample::TooMany));
+    assert_eq!(sample(MAPPINGS_PER_SAMPLE).partial, None);
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -154,11 +154,11 @@ fn possible_copy_of_the_parents_memory_is_doubtful() {
     listed[1].virtual_bytes = listed[0].virtual_bytes;
     let own = || listed.iter().map(|entry| (*entry, ProcessMemory::of(entry).unwrap())).collect();
     let counts = |answer: Option<bool>| {
-        let (kept, doubtful) = once_each(own(), |_, _| answer);
+        let (kept, doubtful) = split_shared_address_spaces(own(), |_, _| answer);
         (kept.len(), doubtful.len())
     };
     assert_eq!((counts(Some(true)), counts(Some(false)), counts(None)), ((1, 0), (2, 0), (1, 1)));
-    let (kept, _) = once_each(own(), share_memory);
+    let (kept, _) = split_shared_address_spaces(own(), share_memory);
     assert_eq!(kept.len(), 2, "it is a copy");
     drop(child.stdin.take());
     child.wait().unwrap();

@@ -50,7 +50,7 @@ impl Shell for ShellCalls {
         let client = ConnectionHandle::of(&request)?;
         let connection = client.connection();
         daemon.require_running()?;
-        let mut checked = creation::understand(daemon, request.get_ref())?;
+        let mut checked = creation::check_request(daemon, request.get_ref())?;
         let network = checked.open_gate(daemon).await;
         let CheckedRequest { spec, mounts, limits, places, .. } = checked;
         let id = Id::random()?;

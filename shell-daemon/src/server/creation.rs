@@ -1,5 +1,5 @@
-//! The specification of a new session: never more than the daemon has, and never less than the client asks
-//! for.
+//! The specification of a new session: never more than the daemon has. A posture, mount or variable beyond that is
+//! refused; a limit is lowered.
 
 use std::{
     collections::BTreeSet,
@@ -50,7 +50,7 @@ pub(super) struct MountPath {
 }
 
 /// A request for all mounts and hosts of the daemon.
-pub(super) fn everything() -> CreateSessionRequest {
+pub(super) fn request_for_all() -> CreateSessionRequest {
     CreateSessionRequest { all_mounts: true, all_hosts: true, ..CreateSessionRequest::default() }
 }
 
@@ -77,7 +77,10 @@ impl CheckedRequest {
 ///
 /// # Errors
 /// `posture`, `mounts`, `environment` or `invalid`, with the reason.
-pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Result<CheckedRequest, Status> {
+pub(super) fn check_request(
+    daemon: &Daemon,
+    request: &CreateSessionRequest,
+) -> Result<CheckedRequest, Status> {
     let posture = posture(daemon.config.posture, &request.least_posture)?;
     let mounts = match (request.all_mounts, request.mounts.as_slice()) {
         (true, []) => daemon.config.mounts.clone(),

@@ -68,9 +68,9 @@ pub(super) async fn prove(
         return Ok(last.posture.clone());
     }
     let unusable = |problem: String| ProofError::Unusable { problem };
-    let everything = CreateSessionRequest { environment: environment.clone(), ..creation::everything() };
-    let mut checked =
-        creation::understand(daemon, &everything).map_err(|status| unusable(status.message().to_owned()))?;
+    let everything = CreateSessionRequest { environment: environment.clone(), ..creation::request_for_all() };
+    let mut checked = creation::check_request(daemon, &everything)
+        .map_err(|status| unusable(status.message().to_owned()))?;
     let network = checked.open_gate(daemon).await;
     let runtime = Handle::current();
     let (reply, result) = oneshot::channel();

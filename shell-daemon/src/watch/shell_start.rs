@@ -15,7 +15,7 @@ pub(super) enum ShellStart {
 }
 
 impl ShellStart {
-    /// The state after a look, where the command's init has an address space of `init_bytes`.
+    /// The state after a sample, where the command's init has an address space of `init_bytes`.
     ///
     /// A shell before its `exec` uses its init's address space, or a copy of it, so it has the same size. A
     /// command could start processes of that size too, each of which seems to wait for its `exec`. So any other
@@ -45,27 +45,27 @@ mod tests {
     fn a_process_looks_like_the_shell_before_its_program_only_once() {
         let size = 10 << 20;
         let [first, other] = [7, 8].map(|number| ProcessEntry::before_exec(number, size));
-        let look =
+        let sample =
             |living: &[ProcessEntry]| ProcessesBelow { living: living.to_vec(), ..ProcessesBelow::default() };
         let after = |shell_start: ShellStart, below: &ProcessesBelow| shell_start.after(below, Some(size));
-        let before_exec = after(after(ShellStart::Pending, &look(&[])), &look(&[first]));
+        let before_exec = after(after(ShellStart::Pending, &sample(&[])), &sample(&[first]));
         assert_eq!(before_exec, ShellStart::BeforeExec(first.process));
-        assert_eq!(after(before_exec, &look(&[first])), before_exec);
+        assert_eq!(after(before_exec, &sample(&[first])), before_exec);
         let (mut with_thread, mut larger) = (first, first);
         with_thread.threads = 2;
         larger.virtual_bytes += 4096;
         for (what, below) in [
-            ("nothing", look(&[])),
-            ("another process", look(&[other])),
-            ("a further process", look(&[first, other])),
-            ("a thread", look(&[with_thread])),
-            ("more addresses", look(&[larger])),
-            ("a zombie", ProcessesBelow { ended: 1, ..look(&[first]) }),
+            ("nothing", sample(&[])),
+            ("another process", sample(&[other])),
+            ("a further process", sample(&[first, other])),
+            ("a thread", sample(&[with_thread])),
+            ("more addresses", sample(&[larger])),
+            ("a zombie", ProcessesBelow { ended: 1, ..sample(&[first]) }),
         ] {
             assert_eq!(after(before_exec, &below), ShellStart::Running, "{what}");
             assert_eq!(after(ShellStart::Running, &below), ShellStart::Running, "{what}");
         }
-        assert_eq!(after(ShellStart::Pending, &look(&[larger])), ShellStart::Running);
-        assert_eq!(before_exec.after(&look(&[first]), None), ShellStart::Running);
+        assert_eq!(after(ShellStart::Pending, &sample(&[larger])), ShellStart::Running);
+        assert_eq!(before_exec.after(&sample(&[first]), None), ShellStart::Running);
     }
 }

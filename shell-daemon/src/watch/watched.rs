@@ -1,4 +1,4 @@
-//! The looks at one command: when the next one is due, how it counts, and when it kills.
+//! The samples of one command: when the next one is due, how it counts, and when it kills.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
@@ -11,10 +11,10 @@ use super::{Breach, BreachSignal, CommandBounds, KillReason, shell_start::ShellS
 use crate::{
     ShellError,
     limits::{
-        COUNT_TIME, FREEZE_TIME, HIDDEN_GROWTH, HIDDEN_LOOKS, INCOMPLETE_LOOKS, KILL_TIME, LOOK_TIME,
-        MEMORY_GROWTH, SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
+        COUNT_TIME, FREEZE_TIME, FULL_SAMPLE_INTERVAL, HIDDEN_GROWTH, HIDDEN_SAMPLES, INCOMPLETE_SAMPLES,
+        KILL_TIME, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL, SAMPLE_INTERVAL, THREADS_PER_PROCESS,
     },
-    memory::{Marks, MemoryUse, Meter, Motion, PartialLook, shared_by_all},
+    memory::{Marks, MemoryUse, Meter, Motion, PartialSample, shared_by_all},
     tree::{self, Process, ProcessEntry, ProcessesBelow, Table},
 };
 
@@ -24,7 +24,7 @@ pub(super) struct WatchedCommand {
     root: Process,
     bounds: CommandBounds,
     pub(super) signal: Arc<BreachSignal>,
-    /// The time of the next look.
+    /// The time of the next sample.
     pub(super) next: Instant,
     next_whole: Instant,
     /// The number of processes when it was last stopped or slowed down.
@@ -33,13 +33,13 @@ pub(super) struct WatchedCommand {
     pub(super) memory_bytes: u64,
     marks: Arc<Mutex<Marks>>,
     shell_start: ShellStart,
-    /// Looks in a row that may have missed processes.
+    /// Consecutive samples that may have missed processes.
     gaps: u32,
     /// Set while a process hides its memory.
     hidden: Option<HiddenMemory>,
     /// The time since when its memory may be too much.
     doubt: Option<Instant>,
-    /// The last count for which it had to be stopped, because one look could not read all its mappings.
+    /// The last count for which it had to be stopped, because one sample could not read all its mappings.
     counted: Option<MemoryCount>,
 }
 
@@ -62,27 +62,27 @@ impl MemoryCount {
     }
 }
 
-/// Looks in a row that have found a process that hides its memory.
+/// Consecutive samples that have found a process that hides its memory.
 #[derive(Clone, Copy, Debug)]
 struct HiddenMemory {
-    looks: u32,
-    /// The shared memory of the machine's processes at the first of these looks, and its growth since.
+    samples: u32,
+    /// The shared memory of the machine's processes at the first of these samples, and its growth since.
     began_with: Option<u64>,
     grown: u64,
 }
 
 impl HiddenMemory {
-    /// The next look in a row, at which all processes of the machine share `shared` bytes. Growth that cannot be told
+    /// The next sample in a row, at which all processes of the machine share `shared` bytes. Growth that cannot be told
     /// is taken for the largest.
     fn next(previous: Option<Self>, shared: Option<u64>) -> Self {
-        let (looks, began_with) =
-            previous.map_or((0, None), |previous| (previous.looks, previous.began_with));
+        let (samples, began_with) =
+            previous.map_or((0, None), |previous| (previous.samples, previous.began_with));
         let began_with = began_with.or(shared);
         let grown = match (shared, began_with) {
             (Some(shared), Some(began_with)) => shared.saturating_sub(began_with),
             _ => u64::MAX,
         };
-        Self { looks: looks.saturating_add(1), began_with, grown }
+        Self { samples: samples.saturating_add(1), began_with, grown }
     }
 }
 
@@ -93,8 +93,8 @@ impl WatchedCommand {
             root,
             bounds,
             signal,
-            next: now + LOOK_TIME,
-            next_whole: now + WHOLE_LOOK_TIME,
+            next: now + SAMPLE_INTERVAL,
+            next_whole: now + FULL_SAMPLE_INTERVAL,
             checked: 0,
             threads: 0,
             memory_bytes: 0,
@@ -108,7 +108,7 @@ impl WatchedCommand {
     }
 
     /// Counts the command, and kills it if it breaks a limit.
-    pub(super) fn look(&mut self, meter: &Meter) {
+    pub(super) fn sample(&mut self, meter: &Meter) {
         let begun = processor_time();
         if let Err(breach) = self.judge(meter) {
             self.end(breach);
@@ -126,7 +126,7 @@ impl WatchedCommand {
         // read.
         if below.count() <= self.calm() {
             partial = self.note(&below, Motion::Runs, meter).err();
-            if partial.is_none() && self.gaps < INCOMPLETE_LOOKS && self.breach(&below).is_none() {
+            if partial.is_none() && self.gaps < INCOMPLETE_SAMPLES && self.breach(&below).is_none() {
                 let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
                 if below.count() > slowed + self.step() {
                     yield_to_others(&below.living);
@@ -146,9 +146,9 @@ impl WatchedCommand {
         let Ok(used) = self.note(&frozen.below, Motion::Stopped, meter) else {
             return Err(Breach::Hidden);
         };
-        // If one look could not read all mappings of the running processes, the next one could not either. So
-        // the count of the stopped processes is kept instead. Only a complete look clears a doubt.
-        let has_many = partial == Some(PartialLook::TooMany) || self.counted.is_some();
+        // If one sample could not read all mappings of the running processes, the next one could not either. So
+        // the count of the stopped processes is kept instead. Only a complete sample clears a doubt.
+        let has_many = partial == Some(PartialSample::TooMany) || self.counted.is_some();
         self.counted = (has_many && used.doubtful == 0).then(shared_by_all).flatten().map(|shared_by_all| {
             MemoryCount { at: Instant::now(), beside_private: used.beside_private, shared_by_all }
         });
@@ -173,7 +173,7 @@ impl WatchedCommand {
             Some(near) if now < self.next_whole || near.count() > self.calm() => return Ok(near),
             near => near.is_some_and(|near| near.has_gap),
         };
-        self.next_whole = now + WHOLE_LOOK_TIME;
+        self.next_whole = now + FULL_SAMPLE_INTERVAL;
         Ok(ProcessesBelow { has_gap, ..Table::read()?.below(self.root) })
     }
 
@@ -188,16 +188,16 @@ impl WatchedCommand {
         self.bounds.processes.div_ceil(8)
     }
 
-    /// Stores the result of one look, and returns the look.
+    /// Stores the result of one sample, and returns the sample.
     ///
     /// # Errors
-    /// If the look is no valid count; the last count stays then.
+    /// If the sample is no valid count; the last count stays then.
     fn note(
         &mut self,
         below: &ProcessesBelow,
         motion: Motion,
         meter: &Meter,
-    ) -> Result<MemoryUse, PartialLook> {
+    ) -> Result<MemoryUse, PartialSample> {
         self.threads = below.threads();
         if self.shell_start != ShellStart::Running {
             self.shell_start = self.shell_start.after(below, self.root.virtual_bytes());
@@ -241,7 +241,7 @@ impl WatchedCommand {
             Some(Breach::Memory)
         } else if self
             .hidden
-            .is_some_and(|hidden| hidden.looks >= HIDDEN_LOOKS && hidden.grown > HIDDEN_GROWTH)
+            .is_some_and(|hidden| hidden.samples >= HIDDEN_SAMPLES && hidden.grown > HIDDEN_GROWTH)
         {
             Some(Breach::Hidden)
         } else {
@@ -253,7 +253,7 @@ impl WatchedCommand {
         self.bounds.processes.saturating_mul(THREADS_PER_PROCESS)
     }
 
-    /// Reports the breach, and kills. Survivors are looked at again.
+    /// Reports the breach, and kills. Survivors are sampled again.
     pub(super) fn end(&self, breach: Breach) {
         if self.signal.is_forgotten.load(Ordering::Acquire) {
             return;
@@ -263,17 +263,17 @@ impl WatchedCommand {
         let _ = tree::kill_below(self.root, KILL_TIME);
     }
 
-    /// The time until the next look, after one that took `spent` processor time.
+    /// The time until the next sample, after one that took `spent` processor time.
     fn rest(&self, spent: Duration) -> Duration {
         let left = self.bounds.memory_bytes.saturating_sub(self.memory_bytes);
         let until_full = Duration::from_millis(left / (MEMORY_GROWTH / 1000));
         let grows = self.threads > self.bounds.processes.div_ceil(4);
         // Use at most a fifth of a processor while the limits are far, then at most half.
-        let is_new = self.hidden.is_some_and(|hidden| hidden.looks <= HIDDEN_LOOKS);
+        let is_new = self.hidden.is_some_and(|hidden| hidden.samples <= HIDDEN_SAMPLES);
         let is_near = left < self.bounds.memory_bytes / 2 || grows || is_new;
         let spared = if is_near { spent } else { 4 * spent };
-        let usual = if grows || is_new { SHORTEST_LOOK_TIME } else { LOOK_TIME };
-        usual.min(until_full).max(SHORTEST_LOOK_TIME).max(spared).min(WHOLE_LOOK_TIME)
+        let usual = if grows || is_new { MIN_SAMPLE_INTERVAL } else { SAMPLE_INTERVAL };
+        usual.min(until_full).max(MIN_SAMPLE_INTERVAL).max(spared).min(FULL_SAMPLE_INTERVAL)
     }
 }
 
@@ -281,7 +281,7 @@ fn yield_to_others(entries: &[ProcessEntry]) {
     entries.iter().for_each(|entry| entry.process.yield_to_others());
 }
 
-/// This thread's processor time. On a busy machine a look takes longer by the clock, which would put off the
+/// This thread's processor time. On a busy machine a sample takes longer by the clock, which would put off the
 /// next one when it matters most.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -303,9 +303,9 @@ mod tests {
     #[test]
     fn hidden_memory_that_cannot_be_read_counts_as_grown() {
         let first = HiddenMemory::next(None, Some(4096));
-        assert_eq!((first.looks, first.grown), (1, 0));
+        assert_eq!((first.samples, first.grown), (1, 0));
         let second = HiddenMemory::next(Some(first), Some(8192));
-        assert_eq!((second.looks, second.grown), (2, 4096));
+        assert_eq!((second.samples, second.grown), (2, 4096));
         assert_eq!(HiddenMemory::next(Some(second), None).grown, u64::MAX);
         let unread = HiddenMemory::next(None, None);
         assert_eq!(HiddenMemory::next(Some(unread), Some(8192)).grown, 0);

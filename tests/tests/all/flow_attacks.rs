@@ -204,6 +204,7 @@ fn world(attacker: &Attacker, told: &str) -> World {
     let port = attacker.port();
     let hosts = format!("hosts = [\"http://127.0.0.1:{port}\", \"http://*.localhost:{port}\"]");
     let world = World::new()
+        .with_shared_modules()
         .with_policy_edit("hosts = [\"https://*\"]", &hosts)
         .with_policy_edit("allow_private = []", &format!("allow_private = [\"127.0.0.1:{port}\"]"));
     let vault = world.workspace().join("vault");

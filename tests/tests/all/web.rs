@@ -19,6 +19,7 @@ use server::Server;
 fn world(server: &Server) -> World {
     let port = server.port();
     World::new()
+        .with_shared_modules()
         .with_policy_edit("hosts = [\"https://*\"]", &format!("hosts = [\"http://127.0.0.1:{port}\"]"))
         .with_policy_edit("allow_private = []", &format!("allow_private = [\"127.0.0.1:{port}\"]"))
 }
@@ -109,7 +110,7 @@ async fn only_granted_hosts_and_public_addresses_are_reached() {
     let server = Server::start(|_| server::html("secret"));
     let port = server.port();
     // The host is granted, and its address is not public.
-    let world = World::new().with_policy_edit(
+    let world = World::new().with_shared_modules().with_policy_edit(
         "hosts = [\"https://*\"]",
         &format!("hosts = [\"http://127.0.0.1:{port}\", \"http://localhost:{port}\"]"),
     );

@@ -16,7 +16,7 @@ use crate::{
     shell::{BashTool, ShellBackend},
     table::ToolTable,
     vault,
-    web::{self, EgressGate},
+    web::{self, LazyEgress},
 };
 
 /// An embedded module with its declarations.
@@ -90,7 +90,7 @@ impl<'a> Registration<'a> {
     pub(super) fn operations(
         &mut self,
         steps: Vec<ShippedModule>,
-        gate: Option<&Arc<EgressGate>>,
+        gate: Option<&Arc<LazyEgress>>,
         search: Option<&SearchSettings>,
     ) -> Result<(), RegistryError> {
         if steps.is_empty() {

@@ -23,6 +23,7 @@ pub struct DeclarationFacts {
 
 impl DeclarationFacts {
     pub(crate) fn of(declaration: &ToolDeclaration) -> Self {
+        // This text is pinned. A new field that is written also where it is empty would quarantine every pinned tool.
         let text = serde_json::to_vec(declaration).expect("a map with text keys always serialises");
         let stated = |text: Option<&str>| fact(text.unwrap_or(NONE));
         let facts = BTreeMap::from([

@@ -36,7 +36,7 @@ pub(crate) fn admit(
         Approval::Allow => String::new(),
         Approval::Ask | Approval::Deny => policy.approval_rule(facts, &assignment),
     };
-    if let Some(own) = &caller.approval_policy {
+    if let Some(callers_policy) = &caller.approval_policy {
         let deny = |code, hint| Denial {
             code,
             rule: CALLERS_POLICY.to_owned(),
@@ -44,7 +44,7 @@ pub(crate) fn admit(
             hint,
         };
         // The policy is embedder code: if it panics, the call is denied.
-        match catch_unwind(AssertUnwindSafe(|| own.decide(facts, checked.args.value()))) {
+        match catch_unwind(AssertUnwindSafe(|| callers_policy.decide(facts, checked.args.value()))) {
             Ok(ApprovalRule::Allow) => {}
             Ok(ApprovalRule::Ask) if approval < Approval::Ask => {
                 approval = Approval::Ask;

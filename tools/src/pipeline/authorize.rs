@@ -42,7 +42,7 @@ pub(crate) struct Authorized {
     pub(super) checked: Checked,
     pub(super) grant: Grant,
     /// The mounts that no other call may write while this one runs, by name.
-    pub(super) writes: Vec<String>,
+    pub(super) exclusive: Vec<String>,
 }
 
 /// Authorizes the call, or refuses it. Arguments that the approver changed go back to the check (step 2).
@@ -54,24 +54,24 @@ pub(crate) async fn authorize(
 ) -> Result<Authorized, ToolError> {
     let mut gated = gated;
     for _ in 0..=MAX_CHANGES {
-        let Grants { own: grant, steps } = grants(&gated.checked, host, caller, pending).await?;
-        let writes = writes(gated.checked.tool.backend().writes_alone(&grant, &steps, caller));
+        let Grants { own: grant, steps } = judge_grants(&gated.checked, host, caller, pending).await?;
+        let exclusive = exclusive_mounts(gated.checked.tool.backend().writes_alone(&grant, &steps, caller));
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
         if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
             // Keep `approved_with_changes` if the approver changed the arguments to these.
             pending.row.approval.get_or_insert_with(|| "not_required".into());
-            return Ok(Authorized { checked: gated.checked, grant, writes });
+            return Ok(Authorized { checked: gated.checked, grant, exclusive });
         }
         if caller.step.is_some() {
             // The approver of the operation saw this grant and approved it.
             pending.row.approval = Some("approved".into());
-            return Ok(Authorized { checked: gated.checked, grant, writes });
+            return Ok(Authorized { checked: gated.checked, grant, exclusive });
         }
         let asked = Grants { own: grant.clone(), steps: steps.clone() };
         match consent(&gated, &grant, steps, &host.policy, caller, pending).await? {
             // An answer may take minutes: recompute the grants, and ask again if they changed.
-            None if grants(&gated.checked, host, caller, pending).await? == asked => {
-                return Ok(Authorized { checked: gated.checked, grant, writes });
+            None if judge_grants(&gated.checked, host, caller, pending).await? == asked => {
+                return Ok(Authorized { checked: gated.checked, grant, exclusive });
             }
             None => {}
             Some(arguments) => {
@@ -93,7 +93,7 @@ pub(crate) async fn authorize(
 /// The mounts that a call must be the only writer of, by name. A guest, or an operation's steps, may read a
 /// file and write it back. A native tool gets no mount. Commands take no write slot: a command may run long,
 /// and its session isolates it.
-fn writes(grants: Vec<&Grant>) -> Vec<String> {
+fn exclusive_mounts(grants: Vec<&Grant>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for mount in grants.into_iter().flat_map(|grant| &*grant.mounts) {
         if mount.access == Access::Write && !names.iter().any(|name| name == mount.name.as_str()) {
@@ -120,7 +120,7 @@ struct Grants {
 }
 
 /// The grants of a call, judged by names and by where these lead.
-async fn grants(
+async fn judge_grants(
     checked: &Checked,
     host: &Host,
     caller: &Caller,
@@ -198,7 +198,7 @@ fn judge(
     if grant.shell.is_some()
         && let Some(suspect) = places.exposed.suspects_any()
     {
-        return Err(Box::new(no_command(suspect, places.exposed)));
+        return Err(Box::new(command_denial(suspect, places.exposed)));
     }
     for subject in subjects {
         match subject {
@@ -211,7 +211,7 @@ fn judge(
                 } else {
                     LastName::Followed
                 };
-                follow(path, *access, last, policy, places)?;
+                judge_target(path, *access, last, policy, places)?;
             }
             // The policy has judged these by their text, above.
             RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
@@ -262,7 +262,7 @@ fn row_subject(subject: &RequestedSubject) -> Subject {
 
 /// Follows a path through its mount's directory handle, links included. Refuses what the name alone did not
 /// show: a way out of the mount, a special file, a protected path under another name.
-fn follow(
+fn judge_target(
     path: &GuestPath,
     access: Access,
     last: LastName,
@@ -271,7 +271,7 @@ fn follow(
 ) -> Result<(), Box<Denial>> {
     let Some(mount) = path.mount().and_then(|name| places.mounts.get(name)) else { return Ok(()) };
     let root = mount.directory().as_fd();
-    let reached = match reach(root, path.below_mount(), last) {
+    let reached = match resolve_nearest(root, path.below_mount(), last) {
         Ok(Some(reached)) => reached,
         Ok(None) => return Ok(()),
         Err(LeavesMount) => {
@@ -344,7 +344,7 @@ struct Reached<'a> {
 struct LeavesMount;
 
 /// Opens the nearest existing place on a path below `root`. None if the tool will meet an error there anyway.
-fn reach<'a>(
+fn resolve_nearest<'a>(
     root: BorrowedFd<'_>,
     path: &'a str,
     last: LastName,
@@ -396,7 +396,7 @@ fn suspect(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspici
 }
 
 /// The denial of a command while a private file is exposed in a mount.
-fn no_command(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
+fn command_denial(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
     let rule = "shell".to_owned();
     match suspect {
         LinkSuspicion::Private => {

@@ -40,7 +40,7 @@ pub(super) fn cut(content: &mut Vec<Content>, limit: usize, original_bytes: usiz
             Content::Text { mut text } => {
                 text.truncate(text.floor_char_boundary(left));
                 text.push('\n');
-                text.push_str(&mark(original_bytes));
+                text.push_str(&truncation_mark(original_bytes));
                 kept.push(Content::text(text));
                 *content = kept;
                 return;
@@ -62,7 +62,7 @@ pub(super) fn cut(content: &mut Vec<Content>, limit: usize, original_bytes: usiz
             }
         }
     }
-    kept.push(Content::text(mark(original_bytes)));
+    kept.push(Content::text(truncation_mark(original_bytes)));
     *content = kept;
 }
 
@@ -81,13 +81,13 @@ pub(super) fn cut_partial(partial: &mut ToolOutput, limit: usize) {
 }
 
 /// The mark where content was cut.
-pub(super) fn mark(original_bytes: usize) -> String {
+pub(super) fn truncation_mark(original_bytes: usize) -> String {
     format!("[output truncated — original size: {} bytes]", with_commas(original_bytes))
 }
 
 /// All of a result as one text: text blocks unchanged; others after a line that describes them, binary data
 /// as base64, as it came.
-pub(super) fn whole(output: &ToolOutput, with_data: bool, trailer: Option<&str>) -> String {
+pub(super) fn full_text(output: &ToolOutput, with_data: bool, trailer: Option<&str>) -> String {
     let blocks: Vec<String> = output.content.iter().map(written_out).collect();
     let mut text = blocks.join("\n");
     if let Some(data) = output.structured.as_ref().filter(|_| with_data) {
@@ -242,7 +242,7 @@ mod tests {
             cut(&mut content, 200, bytes);
             let note = format!("[{note} bytes, over the limit, left out]");
             let texts: Vec<_> = content.iter().filter_map(Content::as_text).collect();
-            assert_eq!(texts, ["before", &note, "after", &mark(bytes)]);
+            assert_eq!(texts, ["before", &note, "after", &truncation_mark(bytes)]);
         }
     }
 
@@ -264,9 +264,9 @@ mod tests {
                 cut(&mut content, limit, bytes);
                 assert!(content.len() <= MAX_BLOCKS + 1, "{limit} {block}");
                 let shown: usize = content.iter().map(Content::bytes).sum();
-                assert!(shown <= limit + mark(bytes).len() + 1, "{limit} {block}: {shown}");
+                assert!(shown <= limit + truncation_mark(bytes).len() + 1, "{limit} {block}: {shown}");
                 let last = content.last().and_then(Content::as_text).expect("a text");
-                assert!(last.ends_with(&mark(bytes)), "{limit} {block}: {last}");
+                assert!(last.ends_with(&truncation_mark(bytes)), "{limit} {block}: {last}");
             }
         }
     }
@@ -277,7 +277,7 @@ mod tests {
             let mut content = vec![Content::text(text)];
             append(&mut content, "[t]");
             assert_eq!(content, [Content::text(expected)]);
-            assert_eq!(whole(&ToolOutput::text(text), false, Some("[t]")), expected);
+            assert_eq!(full_text(&ToolOutput::text(text), false, Some("[t]")), expected);
         }
     }
 
@@ -291,8 +291,8 @@ mod tests {
         ]));
         let output = ToolOutput { content, structured: Some(json!({"n": 1})), ..ToolOutput::default() };
         let text = "t\n[image, image/png, base64]\nAA==\n[resource x:1, no type]\ninside\n[link n, x:2]\nd";
-        assert_eq!(whole(&output, false, None), text);
-        assert_eq!(whole(&output, true, None), format!("{text}\n[structured result]\n{{\"n\":1}}"));
+        assert_eq!(full_text(&output, false, None), text);
+        assert_eq!(full_text(&output, true, None), format!("{text}\n[structured result]\n{{\"n\":1}}"));
     }
 
     #[test]

@@ -61,15 +61,15 @@ pub(super) async fn check_again(
         Err(error) => repaired_by_hooks(call, tool, error, hooks, caller, pending).await?,
     };
     for hook in hooks.iter() {
-        if let Some(arguments) = hooks::before(hook, &checked, caller, pending).await? {
-            let own = pending.row.args_sha256.clone();
+        if let Some(arguments) = hooks::run_before_hook(hook, &checked, caller, pending).await? {
+            let model_args_sha256 = pending.row.args_sha256.clone();
             let Checked { call, tool, .. } = checked;
             checked = match with_arguments(call, Arc::clone(&tool), arguments, pending) {
                 Ok(checked) => checked,
                 // The mistake is the hook's: the model has nothing to correct, and the row keeps its
                 // arguments' hash.
                 Err(error) => {
-                    pending.row.args_sha256 = own;
+                    pending.row.args_sha256 = model_args_sha256;
                     return Err(hooks::misfit(&tool, &error, pending));
                 }
             };
@@ -95,10 +95,10 @@ async fn repaired_by_hooks(
         error: error.clone(),
     };
     let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
-    let own = pending.row.args_sha256.clone();
+    let model_args_sha256 = pending.row.args_sha256.clone();
     // If those do not fit either, the model gets the error of its own arguments, and the row their hash.
     with_arguments(call, tool, arguments, pending).map_err(|_other| {
-        pending.row.args_sha256 = own;
+        pending.row.args_sha256 = model_args_sha256;
         error
     })
 }

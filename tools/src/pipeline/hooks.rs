@@ -20,11 +20,11 @@ use crate::{
     spawn,
 };
 
-/// The time that hooks still have for a result after the caller has given up or its turn is over.
+/// Time for the hooks after the caller has left, or after its turn's deadline.
 const FINAL_HOOK_TIME: Duration = Duration::from_secs(1);
 
 /// One hook's answer before a call: `Some` are arguments in place of the call's own.
-pub(super) async fn before(
+pub(super) async fn run_before_hook(
     hook: &Arc<dyn CallHook>,
     checked: &Checked,
     caller: &Caller,
@@ -72,7 +72,7 @@ pub(super) async fn repair(
 
 /// Passes the outcome of a call through the hooks, which have [`HOOK_TIME`] together. They run even after the
 /// caller's turn, for [`FINAL_HOOK_TIME`]: the effects of the call must be reported.
-pub(crate) async fn after(
+pub(crate) async fn run_after_hooks(
     outcome: Result<RawOutcome, ToolError>,
     host: &Host,
     caller: &Caller,
@@ -92,13 +92,13 @@ pub(crate) async fn after(
     let mut too_late = std::pin::pin!(too_late);
     for hook in hooks.iter().rev() {
         let (hook, call, result) = (Arc::clone(hook), hooked(&raw.checked, caller), raw.result.clone());
-        let answering = spawn::apart(async move { hook.after(&call, result).await });
+        let answering = spawn::spawn_task(async move { hook.after(&call, result).await });
         // `biased`: an answer that is ready counts, even at the time limit.
         let answer = tokio::select! {
             biased;
             answer = answering => answer,
             () = &mut too_late => {
-                failed();
+                log_hook_failure();
                 raw.result = Err(withheld(raw.result));
                 return Ok(raw);
             }
@@ -110,7 +110,7 @@ pub(crate) async fn after(
             }
             (Some(result), _) => result,
             (None, result) => {
-                failed();
+                log_hook_failure();
                 Err(withheld(result))
             }
         };
@@ -158,13 +158,13 @@ async fn answer<T: Send + 'static>(
 }
 
 async fn timed<T: Send + 'static>(answering: impl Future<Output = T> + Send + 'static) -> Option<T> {
-    let answer = tokio::time::timeout(HOOK_TIME, spawn::apart(answering)).await.ok().flatten();
+    let answer = tokio::time::timeout(HOOK_TIME, spawn::spawn_task(answering)).await.ok().flatten();
     if answer.is_none() {
-        failed();
+        log_hook_failure();
     }
     answer
 }
 
-fn failed() {
+fn log_hook_failure() {
     tracing::error!("a hook panicked, or did not answer in time");
 }

@@ -14,7 +14,7 @@ use crate::{
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     slots::CallSlots,
     table::{ServedTools, ToolTable},
-    web::EgressGate,
+    web::LazyEgress,
 };
 
 /// The shared parts of the pipeline, assembled once when the registry is built. The registry of an
@@ -31,7 +31,7 @@ pub(crate) struct Host {
     pub(crate) rates: Arc<Rates>,
     pub(crate) labels: Arc<RunLabels>,
     /// Starts the HTTP client. Without it no tool makes requests.
-    pub(crate) gate: Option<Arc<EgressGate>>,
+    pub(crate) gate: Option<Arc<LazyEgress>>,
     pub(crate) hooks: Hooks,
     /// The steps of operations, in a separate registry that only operations reach.
     pub(crate) steps: Option<Arc<ToolRegistry>>,
@@ -39,7 +39,7 @@ pub(crate) struct Host {
 
 impl Host {
     /// Why no guest can run here; none if guests can run.
-    pub(crate) fn absence_of_guests(&self) -> Option<&'static str> {
+    pub(crate) fn unavailable_guests_reason(&self) -> Option<&'static str> {
         self.runner.is_none().then_some("no WebAssembly runner is set up")
     }
 

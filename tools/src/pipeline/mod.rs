@@ -1,5 +1,5 @@
-//! The pipeline of a call: seven steps, each a function from the previous step's output to its own. Only a
-//! step can construct its output, so code that skips a step does not compile.
+//! The pipeline of a call: seven steps, each a function from the previous step's output to its own. Outside
+//! of this module nothing can construct a step's output, and in it only the step does.
 //!
 //! Two things are not steps. Hooks see the outcome of a run before it is shaped (`hooks.rs`). Arguments that
 //! an approver changed go back to the check: step 4 calls steps 2 and 3 for them, at most eight times.
@@ -29,7 +29,7 @@ pub(crate) use backend::{Backend, GuestTool, NativeTool, overdue};
 pub(crate) use bound::with_commas;
 pub(crate) use call_log::PendingRecord;
 pub(crate) use check::check;
-pub(crate) use hooks::after;
+pub(crate) use hooks::run_after_hooks;
 pub(crate) use host::Host;
 pub(crate) use record::record;
 pub(crate) use resolve::resolve;

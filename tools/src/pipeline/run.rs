@@ -1,4 +1,4 @@
-//! Step 5: the call itself. It takes a slot, writes its `begin` row if it has effects, starts the deadline,
+//! Step 5: the call itself. It takes a slot, exclusive its `begin` row if it has effects, starts the deadline,
 //! and runs the tool. A failed try is repeated where that is harmless.
 
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::{
     flow::judge_flow_again,
     heartbeat::WatchedCall,
 };
-use crate::{audit::Confinement, call::Caller, slots::LeaveOnDrop};
+use crate::{audit::Confinement, call::Caller, slots::AbandonOnDrop};
 
 /// The pauses before the second and the third try.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
@@ -43,16 +43,19 @@ pub(crate) async fn run(
     caller: &Caller,
     pending: &mut PendingRecord,
 ) -> Result<RawOutcome, ToolError> {
-    let Authorized { mut checked, grant, writes } = authorized;
+    let Authorized { mut checked, grant, exclusive } = authorized;
     let slot = match &caller.slot {
-        Some(parent) => within_deadline(caller, host.slots.within(parent, writes, &caller.cancel)).await??,
-        None => within_deadline(caller, host.slots.take(writes, &caller.cancel)).await??,
+        Some(parent) => {
+            within_deadline(caller, host.slots.take_nested(parent, exclusive, &caller.cancel)).await??
+        }
+        None => within_deadline(caller, host.slots.take(exclusive, &caller.cancel)).await??,
     };
     ensure_not_over(caller)?;
     if caller.step.is_none() {
         judge_flow_again(&checked, &grant, host, caller).map_err(|denial| refuse_flow(denial, pending))?;
     }
-    // Before it is known which are carried: a call that dies with its process is named with these.
+    // All secrets that the call may carry, so that the row of a call that dies with its process names them. The row of
+    // the end has those that it did carry.
     if checked.tool.backend().confinement() != Confinement::Native {
         pending.row.secrets = grant.secrets_of_subjects().map(|secret| secret.name.as_str().into()).collect();
     }
@@ -77,7 +80,7 @@ pub(crate) async fn run(
     // Frees the slot at the end of the wait, even if a native tool still blocks its thread. A nested call
     // leaves that to its parent.
     let leaves = checked.tool.backend().may_block() && caller.slot.is_none();
-    let _leave = leaves.then(|| LeaveOnDrop(slot.clone()));
+    let _leave = leaves.then(|| AbandonOnDrop(slot.clone()));
     let watched = WatchedCall::of(&checked.call.id, caller);
     let attempt = CallAttempt {
         checked: &checked,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Host, PendingRecord,
     backend::ResourceUsage,
-    bound::{append, cut, is_over, mark, whole, with_commas},
+    bound::{append, cut, full_text, is_over, truncation_mark, with_commas},
     check::CallNotes,
     run::RawOutcome,
 };
@@ -61,20 +61,22 @@ pub(crate) fn shape(
         Ok(output) => output,
         Err(error) => return failed(error, notes, usage, pending),
     };
-    let own = std::mem::take(&mut output.details);
-    let size = Size::of(&output, &own, tool);
+    let tool_details = std::mem::take(&mut output.details);
+    let size = Size::of(&output, &tool_details, tool);
     if size.all() > MAX_RESULT_BYTES && !tool.backend().bounds_results() {
         return failed(too_large(size.all()), notes, usage, pending);
     }
-    let part = Part::of(&own, tool);
-    let mut rest = page(&own, tool);
-    let mut details = details(own, notes);
+    // The order matters from here on: the trailer is made from the whole result, the whole text is stored, then parts are
+    // left out of the result, and last the mark and the trailer are put behind what remains.
+    let part = Part::of(&tool_details, tool);
+    let mut rest = page_note(&tool_details, tool);
+    let mut details = details(tool_details, notes);
     let excess = Excess::of(&output, &size, tool, &grant, has_grown);
     let trailer = part.as_ref().map(Part::trailer).or(trailer);
     if excess.any() {
         // Before anything is left out.
-        let whole = whole(&output, excess.data_apart, trailer.as_deref());
-        if let Some(id) = keep(&whole, &grant, &host.outputs, caller, pending) {
+        let full_text = full_text(&output, excess.data_apart, trailer.as_deref());
+        if let Some(id) = store_output(&full_text, &grant, &host.outputs, caller, pending) {
             rest = rest_of_stored(part.as_ref(), rest, &id);
             details.insert("output_id".to_owned(), id.into());
         }
@@ -92,7 +94,7 @@ pub(crate) fn shape(
     let original = size.content.saturating_add(missing);
     excess.leave_out(&mut output, &mut details, &size, original);
     if part.is_some() && !excess.content {
-        append(&mut output.content, &mark(original));
+        append(&mut output.content, &truncation_mark(original));
     }
     if let Some(trailer) = &shown_trailer {
         append(&mut output.content, trailer);
@@ -255,7 +257,7 @@ fn shown_bytes(output: &ToolOutput, limit: usize) -> Option<usize> {
 }
 
 /// Tells the model which page of a stored output this is; none for other tools' results.
-fn page(details: &Value, tool: &RegisteredTool) -> Option<String> {
+fn page_note(details: &Value, tool: &RegisteredTool) -> Option<String> {
     if !tool.pages_itself() {
         return None;
     }
@@ -298,7 +300,7 @@ fn withhold(details: &mut Map<String, Value>, what: &str, bytes: usize) {
 }
 
 /// Stores the whole text for `output_read`. If the store fails, the rest of the text is lost, not the call.
-fn keep(
+fn store_output(
     text: &str,
     grant: &Grant,
     store: &OutputStore,

@@ -41,7 +41,7 @@ pub(crate) struct GateTerms {
 
 /// The client, or the terms to start it.
 #[derive(Debug)]
-pub(crate) struct EgressGate {
+pub(crate) struct LazyEgress {
     terms: GateTerms,
     started: tokio::sync::Mutex<Option<Arc<Egress>>>,
     /// The secrets that were read, until the process ends.
@@ -61,7 +61,7 @@ enum GateError {
     Panicked,
 }
 
-impl EgressGate {
+impl LazyEgress {
     pub(crate) fn new(terms: GateTerms) -> Self {
         Self { terms, started: tokio::sync::Mutex::default(), read: Mutex::default() }
     }
@@ -93,8 +93,8 @@ impl EgressGate {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client. A failed start is tried again by the next call: a name server may be configured meanwhile. So is
-    /// a client replaced whose threads have ended: the new ones prove their confinement before they serve.
+    /// The client. A failed start is tried again by the next call: a name server may be configured meanwhile. A
+    /// client whose threads have ended is replaced; the new threads prove their confinement before they serve.
     ///
     /// # Errors
     /// `unavailable`: no request is ever made outside of the confined threads.
@@ -114,7 +114,7 @@ impl EgressGate {
     }
 }
 
-/// The request is not made without its secret: the answer to it would be that of a stranger.
+/// Without its secret the request is not made: the server would answer an anonymous client.
 fn unread(name: &SecretName, error: &SecretError) -> ToolError {
     tracing::warn!(secret = %name, error = error as &dyn std::error::Error, "a secret cannot be read");
     ToolError::unavailable(format!(

@@ -17,7 +17,7 @@ use crate::{
     cli::{Common, TryOptions},
     command::{
         call,
-        interrupts::{INTERRUPTED, apart},
+        interrupts::{INTERRUPTED, run_interruptibly},
     },
     error::{AuthorError, CliError},
     output::diagnostics::Diagnostics,
@@ -49,7 +49,7 @@ pub(crate) fn run(common: &Common, options: TryOptions) -> Result<ExitCode, CliE
     let cancel = caller.cancel.clone();
     // No shell: the tried tool is a module's, and modules have none.
     let work = move || make(&envelope, [&files, &granted], call, &caller, &stderr);
-    match apart(&cancel, work)? {
+    match run_interruptibly(&cancel, work)? {
         Some(attempt) => report::show(&attempt, &run, as_json),
         None => Ok(ExitCode::from(INTERRUPTED)),
     }

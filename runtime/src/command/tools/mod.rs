@@ -64,7 +64,7 @@ pub(crate) fn listing(registry: &ToolRegistry) -> String {
         let approval = match (tool.facts().standing, registry.assignment(tool)) {
             (Standing::Quarantined, _) => Standing::Quarantined.as_str().to_owned(),
             // The reason stands below the table.
-            (_, Ok(_)) if registry.absence(tool).is_some() => "unavailable".to_owned(),
+            (_, Ok(_)) if registry.unavailable_reason(tool).is_some() => "unavailable".to_owned(),
             (_, Ok(assigned)) => assigned.approval.to_string(),
             (_, Err(_)) => "disabled".to_owned(),
         };
@@ -191,7 +191,7 @@ impl<'a> Facts<'a> {
             declared_tier: facts.declared_tier,
             declared_policy: facts.declared_policy,
             enabled: callable.is_ok(),
-            unavailable: registry.absence(tool),
+            unavailable: registry.unavailable_reason(tool),
             profile: assigned.profile.to_string(),
             approval: callable.map_or(assigned.approval, |assigned| assigned.approval),
             mounts: registry

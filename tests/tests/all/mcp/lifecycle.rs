@@ -63,7 +63,7 @@ fn tool_without_its_backend_is_offered_to_no_client() {
     // A registry without a shell sidecar.
     let registry = runtime.block_on(world.registry());
     let shell = registry.get("shell_exec").expect("it is known all the same");
-    assert_eq!(registry.absence(&shell), Some("this program was given no shell sidecar"));
+    assert_eq!(registry.unavailable_reason(&shell), Some("this program was given no shell sidecar"));
     assert!(registry.offered().iter().all(|tool| tool.decl().name != "shell_exec"));
     let mut client = Client::of(registry, Setup::default()).begin(json!({}));
     let listed = client.request("tools/list", json!({}));

@@ -69,7 +69,7 @@ fn every_front_end_refuses_a_mistyped_entry() {
 async fn an_entry_may_say_that_its_tool_is_not_always_here() {
     let world = World::new().with_policy("[tools.elsewhere]\nprofile = \"WorkspaceRead\"\noptional = true");
     let registry = world.registry().await;
-    assert_eq!(registry.idle_entries().len(), 1);
+    assert_eq!(registry.unused_entries().len(), 1);
     let policy = world.policy_file();
     for words in [&["policy", "check"][..], &["policy", "check", policy.to_str().expect("text")]] {
         let output = portcullis(&world, words);

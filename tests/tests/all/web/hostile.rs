@@ -10,7 +10,7 @@ use super::{fetch, server, server::Server, world};
 fn open_world(server: &Server) -> World {
     let port = server.port();
     let hosts = format!("hosts = [\"http://*:{port}\", \"https://*:{port}\", \"http://*\", \"https://*\"]");
-    World::new().with_policy_edit("hosts = [\"https://*\"]", &hosts)
+    World::new().with_shared_modules().with_policy_edit("hosts = [\"https://*\"]", &hosts)
 }
 
 #[tokio::test]

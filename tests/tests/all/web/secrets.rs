@@ -24,6 +24,7 @@ pub(super) fn world(authority: &Authority, servers: &[&TlsServer], from: &str) -
     let hosts = list(servers.iter().map(|server| server.origin()).collect());
     let endpoints = list(servers.iter().map(|server| server.endpoint()).collect());
     let world = World::new()
+        .with_shared_modules()
         .with_policy_edit("hosts = [\"https://*\"]", &format!("hosts = {hosts}"))
         .with_policy_edit("allow_private = []", &format!("allow_private = {endpoints}\nca = \"ca.pem\""))
         .with_policy(&format!(

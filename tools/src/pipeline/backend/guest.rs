@@ -39,8 +39,8 @@ impl Backend for GuestTool {
         Confinement::Wasm
     }
 
-    fn absence(&self, host: &Host) -> Option<&str> {
-        host.absence_of_guests()
+    fn unavailable_reason(&self, host: &Host) -> Option<&str> {
+        host.unavailable_guests_reason()
     }
 
     /// A guest may read a file and write it back. For a step, the operation already holds the mounts.

@@ -68,7 +68,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     }
 
     /// Why no call can run in this process, even if the policy allows it; none if calls can run.
-    fn absence(&self, host: &Host) -> Option<&str> {
+    fn unavailable_reason(&self, host: &Host) -> Option<&str> {
         let _ = host;
         None
     }

@@ -23,8 +23,8 @@ impl Backend for VaultCopy {
         Confinement::Wasm
     }
 
-    fn absence(&self, host: &Host) -> Option<&str> {
-        host.absence_of_guests()
+    fn unavailable_reason(&self, host: &Host) -> Option<&str> {
+        host.unavailable_guests_reason()
     }
 
     /// The operation holds the mounts that its steps write.
@@ -61,8 +61,8 @@ impl Backend for WebFetch {
         Confinement::Egress
     }
 
-    fn absence(&self, host: &Host) -> Option<&str> {
-        host.absence_of_guests()
+    fn unavailable_reason(&self, host: &Host) -> Option<&str> {
+        host.unavailable_guests_reason()
     }
 
     fn steps(&self) -> &[Arc<RegisteredTool>] {
@@ -89,8 +89,8 @@ impl Backend for WebSearch {
         Confinement::Egress
     }
 
-    fn absence(&self, host: &Host) -> Option<&str> {
-        host.absence_of_guests()
+    fn unavailable_reason(&self, host: &Host) -> Option<&str> {
+        host.unavailable_guests_reason()
     }
 
     fn steps(&self) -> &[Arc<RegisteredTool>] {

@@ -20,7 +20,7 @@ impl Backend for BashTool {
         matches!(self.backend(), ShellBackend::Host(_))
     }
 
-    fn absence(&self, _host: &Host) -> Option<&str> {
+    fn unavailable_reason(&self, _host: &Host) -> Option<&str> {
         match self.backend() {
             ShellBackend::Disabled { reason } => Some(reason),
             ShellBackend::Session(sidecar) | ShellBackend::Host(sidecar) => sidecar.refusal(),
