@@ -2,6 +2,7 @@
 
 mod quick;
 mod readability;
+mod slow;
 
 use std::{
     io::Write as _,
@@ -23,6 +24,12 @@ enum Chore {
         #[arg(long, value_name = "COMMIT", default_value = "HEAD")]
         since: String,
     },
+    /// All tests, all but the slow ones (`fast`), or the slow ones alone (`slow`): those of `xtask/slow-tests`.
+    Test {
+        /// Which tests are run.
+        #[arg(value_name = "TESTS", default_value = "all")]
+        choice: slow::TestChoice,
+    },
     /// Everything that decides whether a change lands: tests, format, lints, docs, dependencies.
     Ci,
     /// The budgets: measures them, prints the table, and fails where one is missed.
@@ -39,6 +46,7 @@ fn main() -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the crate lies in a workspace")?;
     match Chore::parse() {
         Chore::Quick { since } => quick::quick(root, &since),
+        Chore::Test { choice } => slow::test(root, choice),
         Chore::Ci => run(root, "bash", &[".ci/run"]),
         Chore::Bench => {
             run(root, "cargo", &["bench", "--package", "portcullis-tests", "--bench", "budgets", "--locked"])

@@ -1,0 +1,79 @@
+//! `cargo xtask test`: all tests, or one side of the line between those that take seconds and the others.
+
+use std::path::Path;
+
+/// The names of the slow tests, one a line: those that took seven seconds or more beside all others on two cores.
+const SLOW_TESTS: &str = include_str!("../slow-tests");
+
+/// Which tests are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TestChoice {
+    /// All.
+    All,
+    /// All but the slow ones.
+    Fast,
+    /// The slow ones.
+    Slow,
+}
+
+/// Runs tests of the whole workspace.
+pub(crate) fn test(root: &Path, choice: TestChoice) -> anyhow::Result<()> {
+    crate::run(root, "cargo", &arguments(choice))
+}
+
+fn arguments(choice: TestChoice) -> Vec<&'static str> {
+    let mut arguments = vec!["test", "--workspace", "--locked"];
+    match choice {
+        TestChoice::All => {}
+        TestChoice::Fast => {
+            arguments.push("--");
+            arguments.extend(SLOW_TESTS.lines().flat_map(|name| ["--skip", name]));
+        }
+        TestChoice::Slow => {
+            arguments.extend(["--tests", "--", "--exact"]);
+            arguments.extend(SLOW_TESTS.lines());
+        }
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use super::*;
+
+    #[test]
+    fn each_test_is_on_one_side() {
+        assert_eq!(arguments(TestChoice::All), ["test", "--workspace", "--locked"]);
+        let slow = SLOW_TESTS.lines().count();
+        assert_eq!(arguments(TestChoice::Fast).len(), 4 + 2 * slow);
+        assert_eq!(arguments(TestChoice::Slow).len(), 6 + slow);
+    }
+
+    /// A name that no test has would leave a slow test among the fast ones.
+    #[test]
+    fn each_slow_test_is_there() {
+        let mut known = BTreeSet::new();
+        let mut folders =
+            vec![Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("readable") {
+                let path = entry.expect("readable").path();
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                if path.is_dir() && !path.is_symlink() && !matches!(name, "target" | ".git") {
+                    folders.push(path);
+                } else if name.ends_with(".rs") {
+                    let text = fs::read_to_string(&path).expect("readable");
+                    let functions = text.split("fn ").skip(1).filter_map(|rest| rest.split('(').next());
+                    known.extend(functions.map(str::to_owned));
+                }
+            }
+        }
+        for name in SLOW_TESTS.lines() {
+            let function = name.rsplit("::").next().expect("a name");
+            assert!(known.contains(function), "{name}");
+        }
+        assert!(SLOW_TESTS.lines().is_sorted(), "one order");
+    }
+}
