@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     hostile::wat_guest::WatGuest,
+    modules::{portcullis, stdout},
     web::server::{self, Reply, Server},
 };
 
@@ -87,6 +88,21 @@ async fn requests(server: &Server) -> (World, ToolRegistry) {
 async fn ask(registry: &ToolRegistry, arguments: Value) -> Vec<Value> {
     let text = Answer::of(registry, "requests", arguments).await.text();
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn a_client_of_mcp_learns_that_a_tool_reaches_out() {
+    let world = World::new();
+    let file = world.root().join("weather.wasm");
+    fs::write(&file, guest("weather")).expect("written");
+    let file = file.to_str().expect("text");
+    let listed = stdout(&portcullis(&world, &["tools", "--mcp", "--module", file]));
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    let reaches_out = |name: &str| {
+        let tool = listed["tools"].as_array().expect("tools").iter().find(|tool| tool["name"] == name);
+        tool.expect("listed")["annotations"]["openWorldHint"].clone()
+    };
+    assert_eq!((reaches_out("get_weather"), reaches_out("file_read")), (json!(true), json!(false)));
 }
 
 #[tokio::test]
