@@ -4,7 +4,8 @@
 //! that dials may connect to their ports, and to name servers, and do nothing else.
 
 use std::{
-    collections::BTreeSet, fmt, io, net::IpAddr, net::TcpStream, num::NonZeroUsize, sync::Arc, time::Duration,
+    collections::BTreeSet, fmt, io, net::IpAddr, net::TcpStream, num::NonZeroUsize, path::PathBuf, sync::Arc,
+    time::Duration,
 };
 
 use http::Method;
@@ -26,6 +27,9 @@ pub struct DiallerSettings {
     pub seccomp: Requirement,
     /// The name servers' answer, and then the connection to each address of a name.
     pub connect: Duration,
+    /// The folder of the canary, whose refusal proves the confinement; it must exist when the first connection is made.
+    /// Default: none, which makes a temporary one.
+    pub folder: Option<PathBuf>,
 }
 
 /// Hands out connections to some origins. Its thread starts with the first connection.
@@ -37,10 +41,10 @@ pub struct Dialler {
     started: Mutex<Option<Started>>,
 }
 
-/// A running thread, and the folder whose canary proves its confinement.
+/// A running thread, and the temporary folder of its canary, if it has one.
 struct Started {
     egress: Arc<Egress>,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 /// No connection.
@@ -110,9 +114,15 @@ impl fmt::Debug for Dialler {
 }
 
 fn start(settings: &DiallerSettings, ports: BTreeSet<u16>, needs_names: bool) -> Result<Started, DialError> {
-    let folder = tempfile::tempdir().map_err(DialError::Folder)?;
+    let (path, temporary) = match &settings.folder {
+        Some(path) => (path.clone(), None),
+        None => {
+            let folder = tempfile::tempdir().map_err(DialError::Folder)?;
+            (folder.path().to_owned(), Some(folder))
+        }
+    };
     let egress = Egress::start(EgressSettings {
-        canary: Canary::create(folder.path()).map_err(DialError::Canary)?,
+        canary: Canary::create(&path).map_err(DialError::Canary)?,
         landlock: settings.landlock,
         seccomp: settings.seccomp,
         ports,
@@ -121,7 +131,7 @@ fn start(settings: &DiallerSettings, ports: BTreeSet<u16>, needs_names: bool) ->
         roots: TrustedRoots::none(),
         threads: NonZeroUsize::MIN,
     })?;
-    Ok(Started { egress: Arc::new(egress), _folder: folder })
+    Ok(Started { egress: Arc::new(egress), _folder: temporary })
 }
 
 /// The judge: these hosts and ports, at whatever address.

@@ -73,9 +73,15 @@ fn through(
             .map_err(|error| wrong("the proxy of the environment is no URL").with_source(error))?,
         None => address.clone(),
     };
-    let ProviderSettings { landlock, seccomp, .. } = *settings;
-    let tcp =
-        TcpConnector::new(Dialler::new([&origin], DiallerSettings { landlock, seccomp, connect: limit }));
+    let tcp = TcpConnector::new(Dialler::new(
+        [&origin],
+        DiallerSettings {
+            landlock: settings.landlock,
+            seccomp: settings.seccomp,
+            connect: limit,
+            folder: settings.state.clone(),
+        },
+    ));
     let connector = match proxy {
         None => Connector::direct(tcp, tls, limit),
         Some(proxy) if !matches!(proxy.uri().scheme_str(), Some("http" | "https")) => {

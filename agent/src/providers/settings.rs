@@ -1,6 +1,6 @@
 //! [`ProviderSettings`]: the model, its address, and the limits of an answer.
 
-use std::{str::FromStr, time::Duration};
+use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use portcullis_egress::Requirement;
 use url::{Host, Url};
@@ -129,6 +129,9 @@ pub struct ProviderSettings {
     pub landlock: Requirement,
     /// Whether that thread must have a filter of system calls. Default: [`Requirement::Required`].
     pub seccomp: Requirement,
+    /// A folder for the file whose refusal proves that thread's confinement; only this user may write there. Default:
+    /// none, which makes a temporary one.
+    pub state: Option<PathBuf>,
 }
 
 impl ProviderSettings {
@@ -145,6 +148,7 @@ impl ProviderSettings {
             limits: ProviderLimits::default(),
             landlock: Requirement::Required,
             seccomp: Requirement::Required,
+            state: None,
         }
     }
 

@@ -20,6 +20,7 @@ fn dialler(origins: &[&Url]) -> Dialler {
         landlock: of(Layer::Landlock),
         seccomp: of(Layer::Seccomp),
         connect: Duration::from_secs(10),
+        folder: None,
     };
     Dialler::new(origins.iter().copied(), settings)
 }

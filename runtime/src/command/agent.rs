@@ -182,14 +182,15 @@ fn provider(options: &AgentOptions) -> Result<RemoteProvider, CliError> {
     Ok(RemoteProvider::new(settings)?)
 }
 
-/// The same provider, whose connections need the layers that the policy requires.
+/// The same provider, whose connections need the layers that the policy requires; their proof is in the state folder.
 fn confined_as_tools(
     provider: &RemoteProvider,
     envelope: &RunnerBootstrapEnvelope,
 ) -> Result<RemoteProvider, CliError> {
     let policy = setup::policy_files(envelope)?.load(envelope.sandbox_tier)?;
     let (landlock, seccomp) = (requirement(&policy, Layer::Landlock), requirement(&policy, Layer::Seccomp));
-    Ok(RemoteProvider::new(ProviderSettings { landlock, seccomp, ..provider.settings().clone() })?)
+    let state = Some(envelope.state.clone());
+    Ok(RemoteProvider::new(ProviderSettings { landlock, seccomp, state, ..provider.settings().clone() })?)
 }
 
 fn system(file: Option<&Path>) -> Result<String, CliError> {
