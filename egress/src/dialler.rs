@@ -4,18 +4,24 @@
 //! that dials may connect to their ports, and to name servers, and do nothing else.
 
 use std::{
-    collections::BTreeSet, fmt, io, net::IpAddr, net::TcpStream, num::NonZeroUsize, path::PathBuf, sync::Arc,
+    collections::BTreeSet,
+    fmt, io,
+    net::IpAddr,
+    net::TcpStream,
+    num::NonZeroUsize,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use http::Method;
 use portcullis_confine::{Canary, ConfineError, Requirement};
 use tempfile::TempDir;
-use tokio::sync::Mutex;
 use url::{Host, Url};
 
 use crate::{
-    Egress, EgressError, EgressSettings, FetchError, Judge, Limits, NameSettings, Refusal, TrustedRoots,
+    Egress, EgressError, EgressSettings, FetchError, Judge, LazyEgress, Limits, NameSettings, Refusal,
+    TrustedRoots,
 };
 
 /// The settings of a [`Dialler`].
@@ -38,13 +44,9 @@ pub struct Dialler {
     /// Whether a name server may be needed.
     needs_names: bool,
     settings: DiallerSettings,
-    started: Mutex<Option<Started>>,
-}
-
-/// A running thread, and the temporary folder of its canary, if it has one.
-struct Started {
-    egress: Arc<Egress>,
-    _folder: Option<TempDir>,
+    egress: LazyEgress,
+    /// The temporary folder of the canary, if it is needed.
+    temporary: Arc<OnceLock<TempDir>>,
 }
 
 /// No connection.
@@ -76,7 +78,7 @@ impl Dialler {
         }
         let limits = Limits { connect: settings.connect, first_byte: settings.connect, ..Limits::default() };
         let origins = Arc::new(Origins { places, limits });
-        Self { origins, needs_names, settings, started: Mutex::default() }
+        Self { origins, needs_names, settings, egress: LazyEgress::default(), temporary: Arc::default() }
     }
 
     /// Connects to the host and port of a URL. The stream does not block, and has no TLS.
@@ -87,22 +89,11 @@ impl Dialler {
     /// # Errors
     /// [`DialError::Connect`] with the code `origin_not_configured` for another origin.
     pub async fn dial(&self, url: Url) -> Result<TcpStream, DialError> {
-        let egress = self.egress().await?;
-        Ok(egress.dial(Arc::clone(&self.origins) as Arc<dyn Judge>, url).await?)
-    }
-
-    /// The thread. One that has ended is replaced; the new one proves its confinement before it serves.
-    async fn egress(&self) -> Result<Arc<Egress>, DialError> {
-        let mut started = self.started.lock().await;
-        if let Some(running) = started.as_ref().filter(|running| running.egress.is_serving()) {
-            return Ok(Arc::clone(&running.egress));
-        }
         let (settings, needs_names) = (self.settings.clone(), self.needs_names);
         let ports = self.origins.places.iter().map(|(_, port)| *port).collect();
-        let start = tokio::task::spawn_blocking(move || start(&settings, ports, needs_names)).await;
-        let panicked = |_| EgressError::Thread { source: io::Error::other("it panicked") };
-        let running = started.insert(start.map_err(panicked)??);
-        Ok(Arc::clone(&running.egress))
+        let temporary = Arc::clone(&self.temporary);
+        let egress = self.egress.get(move || start(&settings, &temporary, ports, needs_names)).await?;
+        Ok(egress.dial(Arc::clone(&self.origins) as Arc<dyn Judge>, url).await?)
     }
 }
 
@@ -113,16 +104,22 @@ impl fmt::Debug for Dialler {
     }
 }
 
-fn start(settings: &DiallerSettings, ports: BTreeSet<u16>, needs_names: bool) -> Result<Started, DialError> {
-    let (path, temporary) = match &settings.folder {
-        Some(path) => (path.clone(), None),
-        None => {
+fn start(
+    settings: &DiallerSettings,
+    temporary: &OnceLock<TempDir>,
+    ports: BTreeSet<u16>,
+    needs_names: bool,
+) -> Result<Egress, DialError> {
+    let canary = match (&settings.folder, temporary.get()) {
+        (Some(path), _) => Canary::create(path),
+        (None, Some(folder)) => Canary::create(folder.path()),
+        (None, None) => {
             let folder = tempfile::tempdir().map_err(DialError::Folder)?;
-            (folder.path().to_owned(), Some(folder))
+            Canary::create(temporary.get_or_init(|| folder).path())
         }
     };
-    let egress = Egress::start(EgressSettings {
-        canary: Canary::create(&path).map_err(DialError::Canary)?,
+    Ok(Egress::start(EgressSettings {
+        canary: canary.map_err(DialError::Canary)?,
         landlock: settings.landlock,
         seccomp: settings.seccomp,
         ports,
@@ -130,8 +127,7 @@ fn start(settings: &DiallerSettings, ports: BTreeSet<u16>, needs_names: bool) ->
         names: if needs_names { NameSettings::read_system()? } else { NameSettings::read_hosts()? },
         roots: TrustedRoots::none(),
         threads: NonZeroUsize::MIN,
-    })?;
-    Ok(Started { egress: Arc::new(egress), _folder: temporary })
+    })?)
 }
 
 /// The judge: these hosts and ports, at whatever address.

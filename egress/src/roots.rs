@@ -1,6 +1,11 @@
 //! The certificates that servers are checked against, read before a thread is confined.
 
-use std::sync::Arc;
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+    sync::Arc,
+};
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -10,6 +15,22 @@ use rustls::{
 };
 
 use crate::EgressError;
+
+/// The most bytes of a file with further certificates: 1 MiB.
+pub const MAX_CA_BYTES: u64 = 1 << 20;
+
+/// Reads a file with further certificates, for [`TrustedRoots::read`].
+///
+/// # Errors
+/// If it cannot be read, or has more than [`MAX_CA_BYTES`].
+pub fn read_ca(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_CA_BYTES + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > MAX_CA_BYTES {
+        true => Err(io::Error::other(format!("the file has more than {MAX_CA_BYTES} bytes"))),
+        false => Ok(bytes),
+    }
+}
 
 /// Trusted certificates. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -354,30 +354,11 @@ const MAX_RUNNING_REQUESTS: usize = 64;
 const MAX_TUNNELS: usize = 1024;
 
 #[cfg(test)]
-mod tests {
-    use portcullis_confine::{Canary, Requirement};
-
-    use super::*;
-    use crate::SystemRoots;
-
-    #[test]
-    fn a_client_whose_threads_have_ended_serves_no_more() {
-        let state = tempfile::tempdir().unwrap();
-        let mut egress = Egress::start(EgressSettings {
-            canary: Canary::create(state.path()).unwrap(),
-            landlock: Requirement::Waived,
-            seccomp: Requirement::Waived,
-            ports: BTreeSet::new(),
-            names: NameSettings::of_servers(Vec::new()),
-            roots: TrustedRoots::read(SystemRoots::Leave, &[include_bytes!("../tests/all/weak/ca.pem")])
-                .unwrap(),
-            threads: NonZeroUsize::MIN,
-        })
-        .unwrap();
-        assert!(egress.is_serving());
-        let (ended, queue) = mpsc::channel(1);
-        drop(queue);
-        egress.threads = vec![ended];
-        assert!(!egress.is_serving());
+impl Egress {
+    /// A client whose threads have ended.
+    pub(crate) fn ended(mut self) -> Self {
+        let (ended, _dropped) = mpsc::channel(1);
+        self.threads = vec![ended];
+        self
     }
 }

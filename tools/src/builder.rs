@@ -27,7 +27,7 @@ use crate::{
     slots::CallSlots,
     state,
     table::{ServedTools, ToolTable},
-    web::{GateTerms, LazyEgress},
+    web::{EgressGate, GateTerms},
 };
 
 mod registration;
@@ -264,7 +264,7 @@ impl RegistryBuilder {
         }
         registration.shipped_modules(self.modules)?;
         let has_steps = !self.steps.is_empty();
-        let gate = self.gate.map(|terms| Arc::new(LazyEgress::new(terms)));
+        let gate = self.gate.map(|terms| Arc::new(EgressGate::new(terms)));
         registration.operations(self.steps, gate.as_ref(), policy.search())?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());

@@ -51,7 +51,7 @@ impl Shell for ShellCalls {
         let connection = client.connection();
         daemon.require_running()?;
         let mut checked = creation::check_request(daemon, request.get_ref())?;
-        let network = checked.open_gate(daemon).await;
+        let network = checked.open_network(daemon).await;
         let CheckedRequest { spec, mounts, limits, places, .. } = checked;
         let id = Id::random()?;
         let keeping = SessionContext {

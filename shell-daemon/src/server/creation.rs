@@ -16,8 +16,8 @@ use tonic::Status;
 use super::{
     DaemonMount,
     daemon::Daemon,
-    gate::{Gate, SessionJudge},
     refusal::RefusalCode,
+    session_client::{SessionClient, SessionJudge},
 };
 use crate::{PostureChoice, SessionMount, SessionNetwork, SessionSpec, limits::COMMAND_BYTES};
 use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
@@ -35,8 +35,8 @@ pub(super) struct CheckedRequest {
 
 /// A session's way to the network, once it has started.
 #[derive(Debug)]
-pub(super) struct SessionGate {
-    pub(super) gate: Arc<Gate>,
+pub(super) struct SessionAccess {
+    pub(super) client: SessionClient,
     pub(super) judge: Arc<SessionJudge>,
     /// The hosts that the client asked for, for its report.
     pub(super) hosts: Vec<String>,
@@ -55,21 +55,21 @@ pub(super) fn request_for_all() -> CreateSessionRequest {
 }
 
 impl CheckedRequest {
-    /// Opens the gate for a session that is to have a network, and adds what the session gets for it. `Err` has the
+    /// Gets the client for a session that is to have a network, and adds what the session gets for it. `Err` has the
     /// reason why it has none: it starts without.
-    pub(super) async fn open_gate(&mut self, daemon: &Daemon) -> Option<Result<SessionGate, String>> {
+    pub(super) async fn open_network(&mut self, daemon: &Daemon) -> Option<Result<SessionAccess, String>> {
         let networks = self.networks.take()?;
-        let Some(gate) = &daemon.gate else {
+        let Some(clients) = &daemon.clients else {
             return Some(Err("the sidecar's policy has no `hosts` in `[shell]`".to_owned()));
         };
-        let gate = match gate.get().await {
-            Ok(gate) => gate,
+        let client = match clients.get().await {
+            Ok(client) => client,
             Err(reason) => return Some(Err(reason)),
         };
-        self.spec.network = Some(SessionNetwork { certificates: Arc::clone(&gate.certificates) });
+        self.spec.network = Some(SessionNetwork { certificates: Arc::clone(&client.certificates) });
         let asked = networks.last().into_iter().flat_map(|network| &network.hosts);
         let hosts = asked.map(ToString::to_string).collect();
-        Some(Ok(SessionGate { gate, judge: Arc::new(SessionJudge::new(networks)), hosts }))
+        Some(Ok(SessionAccess { client, judge: Arc::new(SessionJudge::new(networks)), hosts }))
     }
 }
 

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error, gate::LazyGate,
-    health::ProvenPosture, refusal::RefusalCode, session_thread::ShellProof,
+    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error,
+    health::ProvenPosture, refusal::RefusalCode, session_client::SessionClients, session_thread::ShellProof,
 };
 
 /// The daemon.
@@ -28,7 +28,7 @@ pub(super) struct Daemon {
     pub(super) protect: ProtectedPaths,
     pub(super) canary: Canary,
     /// Of a daemon whose sessions have a network.
-    pub(super) gate: Option<LazyGate>,
+    pub(super) clients: Option<SessionClients>,
     /// The mounts' folders, in the order of the configuration.
     mounts: Vec<OwnedFd>,
     pub(super) launcher: PathBuf,
@@ -67,7 +67,7 @@ impl Daemon {
             mounts,
             token,
             protect,
-            gate: config.network.clone().map(|network| LazyGate::new(network, canary.clone())),
+            clients: config.network.clone().map(|network| SessionClients::new(network, canary.clone())),
             canary,
             launcher: "/proc/self/exe".into(),
             health: Arc::default(),

@@ -1,7 +1,7 @@
-//! The forwarder of one session: accepts the connections of its programs, and hands them to the gate.
+//! The forwarder of one session: accepts the connections of its programs, and hands them to the HTTP client.
 //!
 //! The listener is in the session's network namespace, so that no other session and no other program of the machine
-//! reaches it. Bytes are read by the gate's confined threads only.
+//! reaches it. Bytes are read by its confined threads only.
 
 use std::{io, net::TcpListener as StdTcpListener, os::fd::OwnedFd, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::{net::TcpListener, runtime::Handle, task::AbortHandle};
 
 use super::{
     connections::ConnectionLog,
-    gate::{Gate, SessionJudge},
+    session_client::{SessionClient, SessionJudge},
 };
 
 /// A running forwarder. Dropping it closes the listener and all connections.
@@ -27,7 +27,7 @@ impl Forwarder {
     pub(super) fn start(
         runtime: &Handle,
         listener: OwnedFd,
-        gate: Arc<Gate>,
+        client: SessionClient,
         judge: Arc<SessionJudge>,
     ) -> io::Result<Self> {
         let listener = StdTcpListener::from(listener);
@@ -35,7 +35,7 @@ impl Forwarder {
         let _runtime = runtime.enter();
         let listener = TcpListener::from_std(listener)?;
         let connections = Arc::new(ConnectionLog::default());
-        let task = runtime.spawn(forward(listener, gate, judge, Arc::clone(&connections)));
+        let task = runtime.spawn(forward(listener, client, judge, Arc::clone(&connections)));
         Ok(Self { task: task.abort_handle(), connections })
     }
 }
@@ -49,7 +49,7 @@ impl Drop for Forwarder {
 /// Accepts until it is aborted. At the limit it accepts no more, and further connections wait in the kernel.
 async fn forward(
     listener: TcpListener,
-    gate: Arc<Gate>,
+    client: SessionClient,
     judge: Arc<dyn Judge>,
     connections: Arc<ConnectionLog>,
 ) {
@@ -58,7 +58,7 @@ async fn forward(
         tokio::select! {
             accepted = listener.accept(), if tunnels.len() < CONNECTIONS => match accepted {
                 Ok((stream, _peer)) => {
-                    tunnels.push(carry(stream, &gate, Arc::clone(&judge), &connections));
+                    tunnels.push(carry(stream, &client, Arc::clone(&judge), &connections));
                 }
                 Err(error) => {
                     // Usually no descriptor is left. Open connections go on until there is one again.
@@ -73,7 +73,7 @@ async fn forward(
 
 async fn carry(
     stream: tokio::net::TcpStream,
-    gate: &Gate,
+    client: &SessionClient,
     judge: Arc<dyn Judge>,
     connections: &ConnectionLog,
 ) {
@@ -83,7 +83,7 @@ async fn carry(
     connections.add(&watch);
     let limits = TunnelLimits::default();
     // The forwarder's end drops this future, which ends the tunnel.
-    gate.egress.tunnel(judge, stream, limits, watch, tokio_util::sync::CancellationToken::new()).await;
+    client.egress.tunnel(judge, stream, limits, watch, tokio_util::sync::CancellationToken::new()).await;
 }
 
 /// Connections of one session at a time.

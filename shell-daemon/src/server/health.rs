@@ -71,7 +71,7 @@ pub(super) async fn prove(
     let everything = CreateSessionRequest { environment: environment.clone(), ..creation::request_for_all() };
     let mut checked = creation::check_request(daemon, &everything)
         .map_err(|status| unusable(status.message().to_owned()))?;
-    let network = checked.open_gate(daemon).await;
+    let network = checked.open_network(daemon).await;
     let runtime = Handle::current();
     let (reply, result) = oneshot::channel();
     let prove = move || {

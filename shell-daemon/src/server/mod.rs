@@ -11,7 +11,7 @@
 //!     ├ session_thread  a session and the thread that uses it
 //!     ├ command         a running command, and the stream of its events
 //!     ├ forwarder       the connections of a session, accepted here …
-//!     ├ gate            … and made on confined threads
+//!     ├ session_client  … and made on confined threads
 //!     └ connections     what the client is told of them
 //! ```
 
@@ -37,10 +37,10 @@ mod command;
 mod connections;
 mod creation;
 mod forwarder;
-mod gate;
 mod input;
 mod refusal;
 mod report;
+mod session_client;
 mod session_thread;
 
 pub use config::{DaemonConfig, DaemonMount, DaemonNetwork, ServiceLimits, SessionLimits};

@@ -21,7 +21,7 @@ use tokio::{
 use super::{
     command::{CommandControl, SessionCommand},
     connection::{Connection, Id},
-    creation::{MountPath, SessionGate},
+    creation::{MountPath, SessionAccess},
     forwarder::Forwarder,
     report::report,
 };
@@ -103,7 +103,7 @@ pub(super) struct SessionChannel(mpsc::Sender<SessionWork>);
 /// the session's connections.
 pub(super) fn start(
     spec: SessionSpec,
-    network: Option<Result<SessionGate, String>>,
+    network: Option<Result<SessionAccess, String>>,
     keeping: SessionContext,
 ) -> std::io::Result<(SessionChannel, oneshot::Receiver<Result<StartedSession, ShellError>>)> {
     let (line, work) = mpsc::channel();
@@ -151,17 +151,17 @@ impl SessionForwarding {
     pub(super) fn start(
         runtime: &Handle,
         session: &mut ShellSession,
-        network: Option<Result<SessionGate, String>>,
+        network: Option<Result<SessionAccess, String>>,
     ) -> Option<Self> {
-        let SessionGate { gate, judge, hosts } = match network? {
+        let SessionAccess { client, judge, hosts } = match network? {
             Ok(network) => network,
             Err(reason) => {
                 return Some(Self { hosts: Vec::new(), forwarder: Err(reason), summary: String::new() });
             }
         };
-        let summary = gate.egress.posture().summary().to_owned();
+        let summary = client.egress.posture().summary().to_owned();
         let forwarder = match session.take_listener() {
-            Some(listener) => Forwarder::start(runtime, listener, gate, judge)
+            Some(listener) => Forwarder::start(runtime, listener, client, judge)
                 .map_err(|error| format!("the session's listener cannot be used ({error})")),
             None => Err(session.network_absence().unwrap_or("the session made no listener").to_owned()),
         };

@@ -16,7 +16,7 @@ use crate::{
     shell::{BashTool, ShellBackend},
     table::ToolTable,
     vault,
-    web::{self, LazyEgress},
+    web::{self, EgressGate},
 };
 
 /// An embedded module with its declarations.
@@ -90,7 +90,7 @@ impl<'a> Registration<'a> {
     pub(super) fn operations(
         &mut self,
         steps: Vec<ShippedModule>,
-        gate: Option<&Arc<LazyEgress>>,
+        gate: Option<&Arc<EgressGate>>,
         search: Option<&SearchSettings>,
     ) -> Result<(), RegistryError> {
         if steps.is_empty() {

@@ -14,7 +14,7 @@ use crate::{
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     slots::CallSlots,
     table::{ServedTools, ToolTable},
-    web::LazyEgress,
+    web::EgressGate,
 };
 
 /// The shared parts of the pipeline, assembled once when the registry is built. The registry of an
@@ -31,7 +31,7 @@ pub(crate) struct Host {
     pub(crate) rates: Arc<Rates>,
     pub(crate) labels: Arc<RunLabels>,
     /// Starts the HTTP client. Without it no tool makes requests.
-    pub(crate) gate: Option<Arc<LazyEgress>>,
+    pub(crate) gate: Option<Arc<EgressGate>>,
     pub(crate) hooks: Hooks,
     /// The steps of operations, in a separate registry that only operations reach.
     pub(crate) steps: Option<Arc<ToolRegistry>>,

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    io,
     num::NonZeroUsize,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +11,8 @@ use std::{
 
 use portcullis_confine::{Canary, Requirement};
 use portcullis_egress::{
-    Credential, Egress, EgressError, EgressSettings, NameSettings, SystemRoots, TrustedRoots,
+    Credential, Egress, EgressError, EgressSettings, LazyEgress, NameSettings, SystemRoots, TrustedRoots,
+    read_ca,
 };
 use portcullis_policy::{Grant, SecretName};
 use portcullis_types::{ToolError, chain};
@@ -20,9 +21,6 @@ use super::{SecretError, SecretPlace};
 
 /// The client's threads. One does for many requests, which wait more than they compute.
 const THREADS: NonZeroUsize = NonZeroUsize::MIN;
-
-/// The most bytes of the file with further certificates: 1 MiB.
-const MAX_CA_BYTES: u64 = 1 << 20;
 
 /// What the client is started with.
 #[derive(Debug, Clone)]
@@ -41,9 +39,9 @@ pub(crate) struct GateTerms {
 
 /// The client, or the terms to start it.
 #[derive(Debug)]
-pub(crate) struct LazyEgress {
+pub(crate) struct EgressGate {
     terms: GateTerms,
-    started: tokio::sync::Mutex<Option<Arc<Egress>>>,
+    client: LazyEgress,
     /// The secrets that were read, until the process ends.
     read: Mutex<BTreeMap<SecretName, Credential>>,
 }
@@ -57,13 +55,11 @@ enum GateError {
     Canary(#[source] portcullis_confine::ConfineError),
     #[error(transparent)]
     Egress(#[from] EgressError),
-    #[error("the thread that starts the client has panicked")]
-    Panicked,
 }
 
-impl LazyEgress {
+impl EgressGate {
     pub(crate) fn new(terms: GateTerms) -> Self {
-        Self { terms, started: tokio::sync::Mutex::default(), read: Mutex::default() }
+        Self { terms, client: LazyEgress::default(), read: Mutex::default() }
     }
 
     /// The secrets for the requests of one grant: those of its tool to attach, and those of all other tools that
@@ -93,24 +89,17 @@ impl LazyEgress {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client. A failed start is tried again by the next call: a name server may be configured meanwhile. A
-    /// client whose threads have ended is replaced; the new threads prove their confinement before they serve.
+    /// The client, which starts with the first request ([`LazyEgress::get`]).
     ///
     /// # Errors
     /// `unavailable`: no request is ever made outside of the confined threads.
     pub(crate) async fn client(&self) -> Result<Arc<Egress>, ToolError> {
-        let mut started = self.started.lock().await;
-        if let Some(client) = started.as_ref().filter(|client| client.is_serving()) {
-            return Ok(Arc::clone(client));
-        }
         let terms = self.terms.clone();
-        let client = tokio::task::spawn_blocking(move || start(&terms)).await;
-        let client = client.unwrap_or(Err(GateError::Panicked)).map_err(|error| {
+        self.client.get(move || start(&terms)).await.map_err(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the HTTP client cannot be started");
             ToolError::unavailable("the network cannot be reached from here")
                 .with_operator_detail(chain(&error))
-        })?;
-        Ok(Arc::clone(started.insert(Arc::new(client))))
+        })
     }
 }
 
@@ -128,7 +117,7 @@ fn start(terms: &GateTerms) -> Result<Egress, GateError> {
     let ca = terms
         .ca
         .as_ref()
-        .map(|path| read_bounded(path).map_err(|source| GateError::Ca { path: path.clone(), source }));
+        .map(|path| read_ca(path).map_err(|source| GateError::Ca { path: path.clone(), source }));
     let ca = ca.transpose()?;
     let ca: Vec<&[u8]> = ca.as_deref().into_iter().collect();
     Ok(Egress::start(EgressSettings {
@@ -140,14 +129,4 @@ fn start(terms: &GateTerms) -> Result<Egress, GateError> {
         roots: TrustedRoots::read(SystemRoots::Trust, &ca)?,
         threads: THREADS,
     })?)
-}
-
-fn read_bounded(path: &PathBuf) -> io::Result<Vec<u8>> {
-    let length = fs::metadata(path)?.len();
-    if length > MAX_CA_BYTES {
-        return Err(io::Error::other(format!(
-            "the file has {length} bytes; at most {MAX_CA_BYTES} are read"
-        )));
-    }
-    fs::read(path)
 }

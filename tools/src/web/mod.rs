@@ -23,7 +23,7 @@ mod steps;
 mod tool;
 
 pub(crate) use declared_hosts::DeclaredHosts;
-pub(crate) use gate::{GateTerms, LazyEgress};
+pub(crate) use gate::{EgressGate, GateTerms};
 pub(crate) use judge::GrantJudge;
 pub(crate) use request::{RequestFailure, USER_AGENT, request, secrets_for};
 pub(crate) use request_step::{BODY, Redirects, RequestStep, URL, request_step};

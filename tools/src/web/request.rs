@@ -8,7 +8,7 @@ use portcullis_egress::{
 use portcullis_policy::{Denial, Grant};
 use portcullis_types::{ToolError, ToolErrorKind, chain};
 
-use super::{GrantJudge, LazyEgress};
+use super::{EgressGate, GrantJudge};
 use crate::audit::{CallRecord, Text};
 
 /// The name that a request has for its sender, where the tool gives none.
@@ -29,7 +29,7 @@ pub(crate) enum RequestFailure {
 /// # Cancellation
 /// Dropping the future or firing the token closes the connection.
 pub(crate) async fn request(
-    gate: &LazyEgress,
+    gate: &EgressGate,
     judge: &Arc<GrantJudge>,
     request: Request,
     cancel: CancellationToken,

@@ -21,7 +21,7 @@ use crate::{
         PendingRecord, admit::refuse, authorize::refuse_flow, call_log::unrecorded, flow::judge_flow_again,
     },
     sandbox::HttpAsk,
-    web::{self, DeclaredHosts, GrantJudge, LazyEgress, RequestFailure},
+    web::{self, DeclaredHosts, EgressGate, GrantJudge, RequestFailure},
 };
 
 /// The most requests of one call. Each leaves rows in the audit log.
@@ -33,7 +33,7 @@ const MAX_OPEN_RESPONSES: u32 = 8;
 /// The host's end of a call's requests.
 pub(super) struct GuestRequests<'a> {
     attempt: CallAttempt<'a>,
-    gate: &'a LazyEgress,
+    gate: &'a EgressGate,
     declared: DeclaredHosts,
     made: usize,
     next: u32,
@@ -44,7 +44,7 @@ pub(super) struct GuestRequests<'a> {
 }
 
 impl<'a> GuestRequests<'a> {
-    pub(super) fn new(attempt: CallAttempt<'a>, gate: &'a LazyEgress, declared: DeclaredHosts) -> Self {
+    pub(super) fn new(attempt: CallAttempt<'a>, gate: &'a EgressGate, declared: DeclaredHosts) -> Self {
         Self { attempt, gate, declared, made: 0, next: 0, open: HashMap::new(), secrets: BTreeSet::new() }
     }
 

@@ -5,95 +5,102 @@
 //! connect and can do nothing else.
 
 use std::{
-    error::Error,
-    fs::File,
-    io::{self, Read as _},
+    io,
     net::IpAddr,
     num::NonZeroUsize,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use portcullis_confine::{Canary, Requirement};
 use portcullis_egress::{
-    Egress, EgressSettings, Judge, Limits, Method, NameSettings, Refusal, SystemRoots, TrustedRoots, Url,
-    certificate_bundle,
+    Egress, EgressError, EgressSettings, Judge, LazyEgress, Limits, Method, NameSettings, Refusal,
+    SystemRoots, TrustedRoots, Url, certificate_bundle, read_ca,
 };
 use portcullis_policy::{Denial, Host, ShellNetwork};
-use tokio::sync::Mutex;
+use tokio::sync::OnceCell;
 
 use super::DaemonNetwork;
 
-/// The started threads.
-#[derive(Debug)]
-pub(super) struct Gate {
-    pub(super) egress: Egress,
-    /// The certificates that the sessions' programs trust, in PEM form.
+/// What a session with a network is made with.
+#[derive(Debug, Clone)]
+pub(super) struct SessionClient {
+    /// The client that makes its connections.
+    pub(super) egress: Arc<Egress>,
+    /// The certificates that its programs trust, in PEM form.
     pub(super) certificates: Arc<str>,
 }
 
-/// The gate, or the settings to start it with.
+/// The client of all sessions, and the settings to start it with.
 #[derive(Debug)]
-pub(super) struct LazyGate {
+pub(super) struct SessionClients {
     network: DaemonNetwork,
     canary: Canary,
-    started: Mutex<Option<Arc<Gate>>>,
+    egress: LazyEgress,
+    certificates: OnceCell<Arc<str>>,
 }
 
-impl LazyGate {
+impl SessionClients {
     pub(super) fn new(network: DaemonNetwork, canary: Canary) -> Self {
-        Self { network, canary, started: Mutex::default() }
+        Self { network, canary, egress: LazyEgress::default(), certificates: OnceCell::new() }
     }
 
-    /// The started gate. A failed start is tried again by the next session: a name server may be configured meanwhile.
+    /// The client, which starts with the first session ([`LazyEgress::get`]).
     ///
     /// # Errors
     /// The reason for operators. No connection is ever made elsewhere.
-    pub(super) async fn get(&self) -> Result<Arc<Gate>, String> {
-        let mut started = self.started.lock().await;
-        if let Some(gate) = &*started {
-            return Ok(Arc::clone(gate));
-        }
-        let (network, canary) = (self.network.clone(), self.canary.clone());
-        let gate = tokio::task::spawn_blocking(move || start(&network, canary));
-        let gate =
-            gate.await.map_err(|_panicked| "the thread that starts the gate has panicked".to_owned())?;
-        let gate = gate.map_err(|error| portcullis_types::chain(&*error)).inspect_err(|reason| {
+    pub(super) async fn get(&self) -> Result<SessionClient, String> {
+        let client = async {
+            let (network, canary) = (self.network.clone(), self.canary.clone());
+            let egress = self.egress.get(move || start(&network, canary)).await?;
+            let ca = self.network.ca.clone();
+            let certificates = self.certificates.get_or_try_init(|| async {
+                let read = move || -> Result<Arc<str>, GateError> {
+                    let ca = further(ca.as_deref())?;
+                    Ok(certificate_bundle(
+                        SystemRoots::Trust,
+                        &ca.iter().map(Vec::as_slice).collect::<Vec<_>>(),
+                    )?
+                    .into())
+                };
+                tokio::task::spawn_blocking(read).await.map_err(|_panicked| GateError::Panicked)?
+            });
+            Ok(SessionClient { egress, certificates: Arc::clone(certificates.await?) })
+        };
+        client.await.map_err(|error: GateError| portcullis_types::chain(&error)).inspect_err(|reason| {
             tracing::warn!(reason, "the sessions have no network");
-        })?;
-        Ok(Arc::clone(started.insert(Arc::new(gate))))
+        })
     }
 }
 
-fn start(network: &DaemonNetwork, canary: Canary) -> Result<Gate, Box<dyn Error + Send + Sync>> {
-    let ca = network.ca.as_deref().map(read_bounded).transpose()?;
-    let ca: Vec<&[u8]> = ca.as_deref().into_iter().collect();
+/// Why sessions have no network.
+#[derive(Debug, thiserror::Error)]
+enum GateError {
+    #[error("the certificates in {} cannot be read", .path.display())]
+    Ca { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Egress(#[from] EgressError),
+    #[error("the thread that reads the certificates has panicked")]
+    Panicked,
+}
+
+fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, GateError> {
+    let ca = further(network.ca.as_deref())?;
     let requirement = |is_required| if is_required { Requirement::Required } else { Requirement::Waived };
-    let egress = Egress::start(EgressSettings {
+    Ok(Egress::start(EgressSettings {
         canary,
         landlock: requirement(network.landlock),
         seccomp: requirement(network.seccomp),
         ports: network.rules.ports(),
         names: NameSettings::read_system()?,
-        roots: TrustedRoots::read(SystemRoots::Trust, &ca)?,
+        roots: TrustedRoots::read(SystemRoots::Trust, &ca.iter().map(Vec::as_slice).collect::<Vec<_>>())?,
         threads: NonZeroUsize::MIN,
-    })?;
-    Ok(Gate { egress, certificates: certificate_bundle(SystemRoots::Trust, &ca)?.into() })
+    })?)
 }
 
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let named = |error: io::Error| {
-        io::Error::new(
-            error.kind(),
-            format!("the certificates in {} cannot be read: {error}", path.display()),
-        )
-    };
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(CA_BYTES + 1).read_to_end(&mut bytes)).map_err(named)?;
-    match bytes.len() as u64 > CA_BYTES {
-        true => Err(named(io::Error::other(format!("more than {CA_BYTES} bytes")))),
-        false => Ok(bytes),
-    }
+/// The text with further certificates, if there is a file.
+fn further(ca: Option<&Path>) -> Result<Option<Vec<u8>>, GateError> {
+    ca.map(|path| read_ca(path).map_err(|source| GateError::Ca { path: path.to_owned(), source })).transpose()
 }
 
 /// Judges the connections of one session. Each of the networks must let a connection through.
@@ -141,6 +148,3 @@ impl Judge for SessionJudge {
         Limits::default()
     }
 }
-
-/// Bytes of the file with further certificates.
-const CA_BYTES: u64 = 1 << 20;
