@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// What a session with a network gets besides its listener.
 #[derive(Clone, Debug)]
 pub struct SessionNetwork {
-    /// The trusted certificates in PEM form (RFC 7468), below 1 MiB. Programs find them at [`CERTIFICATES`].
+    /// The trusted certificates in PEM form (RFC 7468), below 1 MiB. Programs find them at
+    /// `/etc/portcullis/certificates.pem`.
     pub certificates: Arc<str>,
 }
 
