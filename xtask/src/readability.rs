@@ -39,8 +39,8 @@ pub(crate) fn table(root: &Path, peer: Option<&Path>) -> anyhow::Result<String> 
         let score = score(&page.expected, &shown(page));
         ours.push(score);
         write!(table, "{:24} {:7.3} {:7.3}", page.name, score.recall, score.noise)?;
-        if let Some(texts) = &peer {
-            let text = texts.get(&page.name).map_or("", String::as_str);
+        // A page that the peer does not get counts for neither of its means.
+        if let Some(text) = peer.as_ref().and_then(|texts| texts.get(&page.name)) {
             let score = self::score(&page.expected, text);
             theirs.push(score);
             write!(table, " {:9.3} {:9.3}", score.recall, score.noise)?;
