@@ -149,8 +149,12 @@ pub(crate) async fn carry(
             Ok(end) => end,
             Err(_broken) => TunnelEnd::Broken,
         },
-        Err(error) => TunnelEnd::Refused { code: error.code(), reason: error.to_string() },
+        Err(error) => refused(&error),
     }
+}
+
+fn refused(error: &TunnelError) -> TunnelEnd {
+    TunnelEnd::Refused { code: error.code(), reason: error.to_string() }
 }
 
 /// Opens the tunnel: the connection to the server, and the client's first message for it.
@@ -164,6 +168,8 @@ async fn open(
     let (head, target, addresses) = match admit(client, judge, inner, limits, watch).await {
         Ok(admitted) => admitted,
         Err(error) => {
+            // First: a row that is written once the client has its answer must have the refusal.
+            watch.end(refused(&error));
             // An error is ignored: the client may be gone.
             let _gone = inner.write_all(error.answer().as_bytes()).await;
             return Err(error);
@@ -176,7 +182,8 @@ async fn open(
         Ok(hello) => connect(&target, &addresses, judge, watch).await.map(|outer| (outer, hello)),
         Err(error) => Err(error),
     };
-    if connected.is_err() {
+    if let Err(error) = &connected {
+        watch.end(refused(error));
         // A client of TLS shows it as such. An error is ignored: the client may be gone.
         let _gone = inner.write_all(ACCESS_DENIED).await;
     }
