@@ -6,8 +6,8 @@ use portcullis_types::{Access, GuestPath, RoleKind};
 use serde::Serialize;
 
 use crate::{
-    Approval, Denial, DenialCode, Grant, GrantLimits, GrantedMount, MetFlowRule, RunFacts, ShellGrant,
-    ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, flow, network::check_url,
+    Approval, Denial, DenialCode, FlowLabel, Grant, GrantLimits, GrantedMount, MetFlowRule, RunFacts,
+    ShellGrant, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, flow, network::check_url,
 };
 
 /// One call, as the policy sees it.
@@ -113,6 +113,13 @@ impl WorkspaceSecurityPolicy {
     #[must_use]
     pub fn flow_met(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<MetFlowRule> {
         flow::met(&self.effective().flow, grant, run)
+    }
+
+    /// The flow rule by which a run that has read this may not use the network, or not unasked; none if no rule says so.
+    /// A session with a network must be ended before its run reads it.
+    #[must_use]
+    pub fn network_rule_after(&self, label: &FlowLabel) -> Option<String> {
+        flow::network_rule(&self.effective().flow, label)
     }
 
     fn check_path(

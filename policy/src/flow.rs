@@ -137,13 +137,23 @@ pub(crate) fn met(rules: &BTreeSet<FlowRule>, grant: &Grant, run: &RunFacts<'_>)
         let label = rule.after.iter().find(|label| run.labels.contains_key(*label))?;
         let sink = rule.then.iter().find(|sink| sink.is_in(grant))?;
         Some(MetFlowRule {
-            rule: format!("flow[{label} -> {sink}]"),
+            rule: rule_name(label, sink),
             label: label.clone(),
             call_id: run.labels.get(label)?.clone(),
             approval: rule.approval,
         })
     });
     met.reduce(|strictest, next| if next.approval > strictest.approval { next } else { strictest })
+}
+
+/// The rule by which a run with this label may not use the network, or not unasked.
+pub(crate) fn network_rule(rules: &BTreeSet<FlowRule>, label: &FlowLabel) -> Option<String> {
+    let is_met = |rule: &FlowRule| rule.after.contains(label) && rule.then.contains(&FlowSink::Network);
+    rules.iter().any(is_met).then(|| rule_name(label, &FlowSink::Network))
+}
+
+fn rule_name(label: &FlowLabel, sink: &FlowSink) -> String {
+    format!("flow[{label} -> {sink}]")
 }
 
 /// Resolves the mounts and secrets that rules name. An unknown one is a fault: its rule would do nothing.

@@ -140,13 +140,11 @@ impl GuestFs {
     }
 
     /// The directory behind a descriptor, for listing.
-    pub(super) fn directory_mut(&mut self, fd: u32) -> Option<&mut Directory> {
-        match self.slots.get_mut(&fd) {
-            Some(Slot::Directory(directory)) => {
-                self.used.mark(directory.preopen);
-                Some(directory)
-            }
-            _ => None,
+    pub(super) fn directory_mut(&mut self, fd: u32) -> PathVerdict<&mut Directory> {
+        match (self.start(fd), self.slots.get_mut(&fd)) {
+            (Ok(_), Some(Slot::Directory(directory))) => Ok(directory),
+            (Ok(_) | Err(Errno::NOTDIR), _) => Err(Errno::BADF),
+            (Err(error), _) => Err(error),
         }
     }
 
@@ -189,7 +187,6 @@ impl GuestFs {
         if self.slots.len() >= MAX_OPEN_DESCRIPTORS {
             return Err(Errno::MFILE);
         }
-        self.used.mark(preopen);
         Ok(found)
     }
 
@@ -212,7 +209,6 @@ impl GuestFs {
         if let Err(error @ HostErrno::XDEV) = resolve(from.as_fd(), path, flags) {
             return Err(self.refusal(error, preopen, &from, path));
         }
-        self.used.mark(preopen);
         Ok(())
     }
 
@@ -252,7 +248,6 @@ impl GuestFs {
         if change == NameChange::Whole {
             self.refuse_stand_in(preopen, &below)?;
         }
-        self.used.mark(preopen);
         Ok(())
     }
 
@@ -292,7 +287,7 @@ impl GuestFs {
     }
 
     /// Judges a hard link: it must stay in its file's mount, where both names are visible.
-    pub(super) fn judge_link(&self, from: u32, to: u32) -> PathVerdict {
+    pub(super) fn judge_link(&mut self, from: u32, to: u32) -> PathVerdict {
         let ((from, _), (to, _)) = (self.start(from)?, self.start(to)?);
         if from == to { Ok(()) } else { Err(Errno::XDEV) }
     }
@@ -319,7 +314,7 @@ impl GuestFs {
 
     /// Runs after both names of a `path_rename` were allowed: the new file takes over the permissions of the
     /// one it replaces.
-    pub(super) fn replaces(&self, from: (u32, &str), to: (u32, &str)) -> PathVerdict<Option<SavedMode>> {
+    pub(super) fn replaces(&mut self, from: (u32, &str), to: (u32, &str)) -> PathVerdict<Option<SavedMode>> {
         let ((_, from_fd), (_, to_fd)) = (self.start(from.0)?, self.start(to.0)?);
         let from = mode::HeldName { directory: from_fd.as_fd(), path: from.1 };
         let to = mode::HeldName { directory: to_fd.as_fd(), path: to.1 };
@@ -328,12 +323,19 @@ impl GuestFs {
 
     /// The preopen and directory of a descriptor. A descriptor judged as a file stays one, even if the stock
     /// function found a directory in its place, so nothing can be reached from it.
-    fn start(&self, fd: u32) -> PathVerdict<(usize, Arc<OwnedFd>)> {
-        match self.slots.get(&fd) {
-            Some(Slot::Directory(directory)) => Ok((directory.preopen, Arc::clone(&directory.handle))),
-            Some(_) => Err(Errno::NOTDIR),
-            None => Err(Errno::BADF),
-        }
+    fn start(&mut self, fd: u32) -> PathVerdict<(usize, Arc<OwnedFd>)> {
+        let (preopen, handle) = match self.slots.get(&fd) {
+            Some(Slot::Directory(directory)) => (directory.preopen, Arc::clone(&directory.handle)),
+            Some(_) => return Err(Errno::NOTDIR),
+            None => return Err(Errno::BADF),
+        };
+        // Before the path is looked at: also that a name is missing tells something of the mount.
+        self.used.enter(preopen).map_err(|refusal| {
+            let path = format!("/{}", self.preopens[preopen].handle.name());
+            self.violation.get_or_insert(Violation::Withheld { path, refusal });
+            Errno::ACCES
+        })?;
+        Ok((preopen, handle))
     }
 
     fn judge_existing(
@@ -461,7 +463,7 @@ impl GuestFs {
             HostErrno::ACCESS | HostErrno::PERM => Errno::ACCES,
             HostErrno::MFILE | HostErrno::NFILE => Errno::MFILE,
             HostErrno::INVAL => Errno::INVAL,
-            // Directories were renamed concurrently too often: the guest may try again.
+            // Directories were renamed too often meanwhile.
             HostErrno::AGAIN | HostErrno::INTR => Errno::AGAIN,
             _ => Errno::IO,
         }

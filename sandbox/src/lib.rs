@@ -50,7 +50,7 @@ pub use guest::GuestReport;
 pub use http::{HttpAsk, HttpPort, HttpReply};
 pub use listener::{Listener, StreamFrame};
 pub use module::{EmbeddedModule, GuestModule, MAX_MODULE_BYTES, ModuleDigest};
-pub use mount_use::MountUse;
+pub use mount_use::{BeforeUse, MountRefusal, MountUse};
 pub use runner::{GuestJob, HostWasmToolRunner, RunnerConfig};
 pub use transfer::{Transfer, TransferEnd};
 pub use verdict::Violation;

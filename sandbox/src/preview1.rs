@@ -419,7 +419,7 @@ fn read_directory(
     cookie: i64,
     out: i32,
 ) -> PathVerdict {
-    let directory = fs.directory_mut(number(fd)).ok_or(Errno::BADF)?;
+    let directory = fs.directory_mut(number(fd))?;
     let cursor = directory.cursor().map_err(|_cause| Errno::ACCES)?;
     let target = slice_mut(memory, number(buffer), number(len))?;
     let filled = cursor.read(cookie.cast_unsigned(), target).map_err(|_cause| Errno::IO)?;

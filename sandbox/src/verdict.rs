@@ -1,5 +1,7 @@
 //! The results of judging a guest's path: proceed, an error number for the guest, or a violation of the call.
 
+use crate::mount_use::MountRefusal;
+
 /// An error number of WASI preview 1 (`wasi_snapshot_preview1.witx`, `$errno`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Errno(pub(super) i32);
@@ -40,6 +42,13 @@ pub enum Violation {
     HardLink {
         /// The path as the guest would write it.
         path: String,
+    },
+    /// The host keeps a mount of the grant from the guest.
+    Withheld {
+        /// The mount as the guest would write it.
+        path: String,
+        /// The host's reason.
+        refusal: MountRefusal,
     },
 }
 

@@ -6,14 +6,19 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
-use portcullis_policy::{FlowLabel, Grant, GrantedMount, GrantedSecret, RunFacts, SecretName};
+use portcullis_policy::{
+    Denial, DenialCode, FlowLabel, Grant, GrantedMount, GrantedSecret, RunFacts, SecretName,
+    WorkspaceSecurityPolicy,
+};
 
 use crate::{
     audit::Text,
     call::{Caller, Owner},
-    sandbox::MountUse,
+    sandbox::{MountRefusal, MountUse},
+    shell::{NetworkedSession, NetworkedSessions, SidecarError, end_all, end_all_blocking},
 };
 
 /// The most runs that are remembered one by one. A caller could make up a run for every call; each costs some hundred
@@ -38,6 +43,8 @@ struct RememberedRuns {
     /// The calls under way, at most as many as run at once. What they have read holds from that moment: a partial
     /// result, or another call that runs beside it, could carry it on before the call ends.
     under_way: Vec<Arc<CallUnderWay>>,
+    /// The sessions that have a network.
+    networked: NetworkedSessions,
 }
 
 /// What a call under way has read so far.
@@ -63,6 +70,15 @@ pub(crate) struct ReadingCall {
 impl RunLabels {
     /// The caller's run, with its labels.
     pub(crate) fn facts<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
+        self.facts_with(caller, |_call, _label| true)
+    }
+
+    /// The caller's run, with the labels of calls under way that are chosen.
+    fn facts_with<'a>(
+        &self,
+        caller: &'a Caller,
+        is_chosen: impl Fn(&Arc<CallUnderWay>, &FlowLabel) -> bool,
+    ) -> RunFacts<'a> {
         let owner = caller.owner();
         let shared = self.shared();
         let remembered = lock(&shared);
@@ -73,7 +89,7 @@ impl RunLabels {
             labels = Arc::new(all);
         }
         for call in remembered.under_way.iter().filter(|call| call.owner == owner) {
-            for label in call.labels() {
+            for label in call.labels().filter(|label| is_chosen(call, label)) {
                 if !labels.contains_key(&label) {
                     Arc::make_mut(&mut labels).insert(label, call.call_id.clone());
                 }
@@ -82,13 +98,32 @@ impl RunLabels {
         RunFacts { agent: &caller.agent_id, run: &caller.run_id, labels }
     }
 
-    /// Follows a call that is about to run with this grant.
-    pub(crate) fn follow(self: &Arc<Self>, caller: &Caller, call_id: &str, grant: &Grant) -> ReadingCall {
+    /// Follows a call that is about to run with this grant. Before it uses a mount that the policy keeps from the network,
+    /// its run's sessions that have one are ended; the deadline bounds the wait for that.
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        caller: &Caller,
+        call_id: &str,
+        grant: &Grant,
+        (policy, deadline): (&WorkspaceSecurityPolicy, Instant),
+    ) -> ReadingCall {
+        let rules =
+            grant.mounts.iter().map(|mount| policy.network_rule_after(&FlowLabel::of_mount(&mount.name)));
+        let rules: Vec<Option<String>> = rules.collect();
+        let mut used = MountUse::of(grant.mounts.len());
+        if rules.iter().any(Option::is_some) {
+            let (labels, owner) = (Arc::clone(self), caller.owner());
+            used = used.asking(Arc::new(move |index| match rules.get(index) {
+                Some(Some(rule)) => end_all_blocking(labels.networked_of(&owner), deadline)
+                    .map_err(|error| not_ended(rule, &error)),
+                _ => Ok(()),
+            }));
+        }
         let call = Arc::new(CallUnderWay {
             owner: caller.owner(),
             call_id: call_id.to_owned(),
             mounts: Arc::clone(&grant.mounts),
-            used: MountUse::of(grant.mounts.len()),
+            used,
             web: AtomicBool::new(false),
             secrets: Arc::clone(&grant.secrets),
             carried: Mutex::default(),
@@ -116,6 +151,20 @@ impl RunLabels {
         }
     }
 
+    /// Lists a session that has a network.
+    pub(crate) fn add_networked(&self, session: NetworkedSession) {
+        lock(&self.shared()).networked.add(session);
+    }
+
+    /// Takes a session from the list, which has ended.
+    pub(crate) fn forget_networked(&self, id: &str) {
+        lock(&self.shared()).networked.remove(id);
+    }
+
+    fn networked_of(&self, owner: &Owner) -> Vec<NetworkedSession> {
+        lock(&self.shared()).networked.of(owner)
+    }
+
     fn shared(&self) -> Arc<Mutex<RememberedRuns>> {
         Arc::clone(&lock(&self.remembered))
     }
@@ -137,13 +186,14 @@ impl RememberedRuns {
     }
 
     fn take_over(&mut self, others: Self) {
-        let Self { mut runs, order, forgotten, under_way } = others;
+        let Self { mut runs, order, forgotten, under_way, networked } = others;
         for owner in order {
             let labels = runs.remove(&owner).unwrap_or_default();
             self.add(&owner, Arc::unwrap_or_clone(labels));
         }
         self.forgotten.extend(forgotten);
         self.under_way.extend(under_way);
+        self.networked.take_over(networked);
     }
 
     /// Adds labels to a run. The first call that brought a label stays the one that is named.
@@ -176,7 +226,46 @@ impl CallUnderWay {
     }
 }
 
+/// The refusal of a mount whose content could leave by a session that could not be ended.
+fn not_ended(rule: &str, error: &SidecarError) -> MountRefusal {
+    tracing::warn!(error = error as &dyn std::error::Error, rule, "a session with a network cannot be ended");
+    MountRefusal {
+        rule: rule.to_owned(),
+        hint: "a shell session of this run has a network, and could not be ended before; call again"
+            .to_owned(),
+    }
+}
+
 impl ReadingCall {
+    /// The caller's run with what others have read, this call left out.
+    pub(crate) fn facts_of_others<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
+        self.labels.facts_with(caller, |call, _label| !Arc::ptr_eq(call, &self.call))
+    }
+
+    /// The caller's run with all that was read, the requests of this call left out: an approval covers all requests of a
+    /// call.
+    pub(crate) fn facts_before_requests<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
+        self.labels.facts_with(caller, |call, label| {
+            !Arc::ptr_eq(call, &self.call) || !matches!(label, FlowLabel::Web | FlowLabel::Secret(_))
+        })
+    }
+
+    /// Ends the run's sessions with a network, if the policy keeps from it what this call's requests have marked. Call it
+    /// after the marks and before the request.
+    ///
+    /// # Errors
+    /// The denial, if it is not known that they have ended.
+    pub(crate) async fn withdraw_networks(&self, policy: &WorkspaceSecurityPolicy) -> Result<(), Denial> {
+        let is_of_request = |label: &FlowLabel| matches!(label, FlowLabel::Web | FlowLabel::Secret(_));
+        let mut labels = self.call.labels().filter(is_of_request);
+        let Some(rule) = labels.find_map(|label| policy.network_rule_after(&label)) else { return Ok(()) };
+        let sessions = self.labels.networked_of(&self.call.owner);
+        end_all(sessions).await.map_err(|error| {
+            let MountRefusal { rule, hint } = not_ended(&rule, &error);
+            Denial { code: DenialCode::FlowDenied, rule, subject: self.call.call_id.clone(), hint }
+        })
+    }
+
     /// The marks of the grant's mounts, for the guest that uses them.
     pub(crate) fn used(&self) -> &MountUse {
         &self.call.used

@@ -52,7 +52,8 @@ pub(crate) async fn run(
     };
     ensure_not_over(caller)?;
     if caller.step.is_none() {
-        judge_flow_again(&checked, &grant, host, caller).map_err(|denial| refuse_flow(denial, pending))?;
+        judge_flow_again(&checked, &grant, host, &host.labels.facts(caller))
+            .map_err(|denial| refuse_flow(denial, pending))?;
     }
     // All secrets that the call may carry, so that the row of a call that dies with its process names them. The row of
     // the end has those that it did carry.
@@ -67,7 +68,7 @@ pub(crate) async fn run(
         None => grant.limits.timeout,
     };
     let deadline = Instant::now() + time_limit;
-    let reading = host.labels.follow(caller, &checked.call.id, &grant);
+    let reading = host.labels.follow(caller, &checked.call.id, &grant, (&host.policy, deadline));
     if checked.tool.backend().confinement() == Confinement::Shell {
         // The kernel does not tell which mounts a program touches, and its output is passed on as it comes.
         reading.uses_all();

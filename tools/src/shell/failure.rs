@@ -111,6 +111,11 @@ impl SidecarError {
         matches!(self, Self::Refused { code, .. } if code == "busy")
     }
 
+    /// Whether the sidecar knows no such session.
+    pub(super) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "not_found" | "session_ended"))
+    }
+
     /// Whether the session is lost but not the connection.
     pub(super) fn ends_session(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "not_found" | "session_ended" | "not_killed"))

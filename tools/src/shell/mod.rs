@@ -7,6 +7,7 @@
 //! | `sidecar.rs` | a connection, and its sessions |
 //! | `connect.rs` | how a sidecar is reached or started |
 //! | `session.rs` | one session, and one command in it |
+//! | `networked.rs` | the sessions that have a network, and how those of a run are ended |
 //! | `outcome.rs` | the outcome of a command, for a model and for people |
 //! | `failure.rs` | failures of the shell to run a command |
 //!
@@ -15,6 +16,7 @@
 mod backend;
 mod connect;
 mod failure;
+mod networked;
 mod outcome;
 mod session;
 mod sidecar;
@@ -23,6 +25,7 @@ mod tool;
 pub use backend::{ShellBackend, ShellPlace};
 pub use connect::{SidecarTerms, StartSidecar, StartedSidecar};
 pub use failure::SidecarError;
+pub(crate) use networked::{NetworkedSession, NetworkedSessions, end_all, end_all_blocking};
 pub use sidecar::{LayerHealth, Sidecar, SidecarHealth};
 pub use tool::{BashTool, SHELL_EXEC};
 pub(crate) use tool::{ShellRun, ShellTerms};

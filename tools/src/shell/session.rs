@@ -1,13 +1,16 @@
 //! One session, and one command in it.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use portcullis_types::CancellationToken;
 use tokio::runtime::Handle;
 use tonic::Streaming;
 
-use super::{connect::SidecarClient, failure::SidecarError};
-use crate::spawn;
+use super::{connect::SidecarClient, failure::SidecarError, networked::NetworkedSession};
+use crate::{call::Owner, run_labels::RunLabels, spawn};
 use portcullis_shell_protocol as protocol;
 use portcullis_shell_protocol::{
     CancelRequest, ExecEvent, ExecRequest, Exited, KillSessionRequest, Output, PostureReport,
@@ -24,6 +27,10 @@ pub(super) struct Session {
     background_end: u64,
     /// The client that ends the session.
     client: SidecarClient,
+    /// Its place among the sessions with a network, if it has one.
+    networked: Option<NetworkedSession>,
+    /// Where the sessions with a network are listed.
+    labels: Arc<RunLabels>,
     /// The runtime that sends the end, wherever the session is dropped. If the runtime is gone, so is the
     /// connection.
     runtime: Handle,
@@ -66,9 +73,26 @@ impl CommandFailure {
 }
 
 impl Session {
-    /// Call it on the runtime that drives the connection.
-    pub(super) fn new(id: String, posture: PostureReport, client: SidecarClient) -> Self {
-        Self { id, posture, background_end: 0, client, runtime: Handle::current() }
+    /// Call it on the runtime that drives the connection. A session with a network is listed from now on.
+    pub(super) fn new(
+        id: String,
+        owner: &Owner,
+        posture: PostureReport,
+        client: SidecarClient,
+        labels: &Arc<RunLabels>,
+    ) -> Self {
+        let has_network = posture.network.as_ref().is_some_and(|network| network.absence.is_empty());
+        let networked = has_network.then(|| NetworkedSession::new(owner.clone(), &id, client.clone()));
+        if let Some(networked) = &networked {
+            labels.add_networked(networked.clone());
+        }
+        let labels = Arc::clone(labels);
+        Self { id, posture, background_end: 0, client, networked, labels, runtime: Handle::current() }
+    }
+
+    /// Whether it was ended since its run has read what a flow rule keeps from the network.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.networked.as_ref().is_some_and(NetworkedSession::is_withdrawn)
     }
 
     pub(super) fn posture(&self) -> &PostureReport {
@@ -158,9 +182,14 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let (mut client, session_id) = (self.client.clone(), std::mem::take(&mut self.id));
+        let (labels, is_networked) = (Arc::clone(&self.labels), self.networked.is_some());
         spawn::detached(&self.runtime, async move {
             // A session that has already ended is not found, which is fine.
-            let _ = client.kill_session(KillSessionRequest { session_id }).await;
+            let _ = client.kill_session(KillSessionRequest { session_id: session_id.clone() }).await;
+            // Not before: until then it may have its network.
+            if is_networked {
+                labels.forget_networked(&session_id);
+            }
         });
     }
 }

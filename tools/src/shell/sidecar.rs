@@ -17,7 +17,7 @@ use super::{
     failure::SidecarError,
     session::Session,
 };
-use crate::call::Owner;
+use crate::{call::Owner, run_labels::RunLabels};
 use portcullis_shell_protocol as protocol;
 use portcullis_shell_protocol::{CreateSessionRequest, HealthRequest, NetworkRequest, SessionLimits};
 
@@ -76,6 +76,8 @@ pub(super) struct SessionTerms<'a> {
     pub(super) environment: HashMap<String, String>,
     /// Without confinement no posture is required.
     pub(super) unconfined: bool,
+    /// Where the session is listed if it has a network.
+    pub(super) labels: &'a Arc<RunLabels>,
 }
 
 /// A sidecar's report on itself, with the evidence.
@@ -268,7 +270,11 @@ impl SidecarSessions {
     }
 
     /// Makes a session, and checks that its posture is what the policy requires.
-    pub(super) async fn create(&self, terms: &SessionTerms<'_>) -> Result<Session, SidecarError> {
+    pub(super) async fn create(
+        &self,
+        owner: &Owner,
+        terms: &SessionTerms<'_>,
+    ) -> Result<Session, SidecarError> {
         let least = (!terms.unconfined).then_some(terms.shell.posture);
         let request = CreateSessionRequest {
             least_posture: least.map(|least| least.to_string()).unwrap_or_default(),
@@ -297,7 +303,7 @@ impl SidecarSessions {
             self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
         let posture = created.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
         // Dropping it on refusal ends the session.
-        let session = Session::new(created.session_id, posture.clone(), self.client());
+        let session = Session::new(created.session_id, owner, posture.clone(), self.client(), terms.labels);
         if let Some(least) = least
             && !posture.posture.parse::<portcullis_types::ShellPosture>().is_ok_and(|found| found >= least)
         {

@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_policy::{Grant, OutputBytes, ShellPolicy, Standing, ToolFacts, ToolOrigin};
+use portcullis_policy::{
+    Denial, DenialCode, Grant, OutputBytes, ShellPolicy, Standing, ToolFacts, ToolOrigin,
+};
 use portcullis_types::{
     Access, ArgumentRole, FunctionDecl, GuestPath, JsonSchema, RoleKind, SafetyTier, ToolError, ToolName,
     ToolOutput, ToolPolicy, ToolUpdateFn,
@@ -21,7 +23,10 @@ use super::{
     session::{CommandFailure, CommandRequest, CommandResult, Session},
     sidecar::{SessionKey, SessionTerms, Sidecar, SidecarSessions},
 };
-use crate::{audit::RecordedConnection, call::Caller, registered::RegisteredTool, registry::RegistryError};
+use crate::{
+    audit::RecordedConnection, call::Caller, registered::RegisteredTool, registry::RegistryError,
+    run_labels::RunLabels,
+};
 use portcullis_shell_protocol::Connection;
 
 /// The tool's name.
@@ -43,6 +48,10 @@ pub(crate) struct ShellTerms<'a> {
     pub(crate) caller: &'a Caller,
     /// Takes output as it arrives; none if the caller watches nothing.
     pub(crate) on_update: Option<ToolUpdateFn>,
+    /// Where a session with a network is listed.
+    pub(crate) labels: &'a Arc<RunLabels>,
+    /// Judges the call once more, when it has its session: its run may have read on while it waited.
+    pub(crate) judge_again: &'a (dyn Fn() -> Result<(), Denial> + Sync),
 }
 
 /// The outcome of a call.
@@ -50,6 +59,8 @@ pub(crate) struct ShellRun {
     pub(crate) result: Result<ToolOutput, ToolError>,
     /// Text after the output; it is kept when the output is cut.
     pub(crate) trailer: Option<String>,
+    /// The denial of a command that was judged again and did not run.
+    pub(crate) denial: Option<Denial>,
     /// One line about the confinement; none if the call did not reach a session.
     pub(crate) posture: Option<String>,
     pub(crate) cpu: Duration,
@@ -145,6 +156,7 @@ impl BashTool {
             mounts: &terms.grant.mounts,
             environment: sidecar.environment().clone(),
             unconfined,
+            labels: terms.labels,
         };
         let held =
             within(deadline, time_limit, terms.caller, LockedSession::take(sidecar, &key, &session_terms))
@@ -153,6 +165,10 @@ impl BashTool {
         let Some(session) = &mut *place else {
             return Err(ToolError::internal("a session that was made is not there"));
         };
+        // After the session is listed: a call that reads from now on ends it.
+        if let Err(denial) = (terms.judge_again)() {
+            return Ok(ShellRun { denial: Some(denial), ..ShellRun::failed(withdrawn(), None) });
+        }
         let posture = session.posture().clone();
         let command = CommandRequest {
             text: &input.command,
@@ -162,7 +178,9 @@ impl BashTool {
             time_limit: deadline.saturating_duration_since(Instant::now()),
             max_output_bytes: shell.output.0,
         };
-        match run_and_pass_on(session, connected.client(), &command, &terms).await {
+        let ran = run_and_pass_on(session, connected.client(), &command, &terms).await;
+        let is_withdrawn = session.is_withdrawn();
+        match ran {
             Ok(ran) => {
                 let context = CommandContext {
                     session: &input.session,
@@ -173,7 +191,16 @@ impl BashTool {
                     processes: shell.processes,
                     memory: shell.memory,
                 };
-                Ok(ShellRun::ended(ran, &context, terms.on_update.as_ref()))
+                let run = ShellRun::ended(ran, &context, terms.on_update.as_ref());
+                if !is_withdrawn {
+                    return Ok(run);
+                }
+                *place = None;
+                Ok(ShellRun { result: Err(withdrawn()), trailer: None, ..run })
+            }
+            Err(_lost) if is_withdrawn => {
+                *place = None;
+                Ok(ShellRun::failed(withdrawn(), Some(posture.summary)))
             }
             Err(lost) => {
                 if lost.ends_session() {
@@ -200,6 +227,15 @@ impl BashTool {
             }
         }
     }
+}
+
+/// The error of a command whose session was ended under it.
+fn withdrawn() -> ToolError {
+    ToolError::denied(
+        "another call of this run has read what the policy keeps from the network, so the session of this command was \
+         ended, which has a network; the command may have run in part, and is not run again",
+    )
+    .with_code(DenialCode::FlowDenied.as_str())
 }
 
 /// Runs the command and passes its output on while it arrives.
@@ -280,9 +316,13 @@ impl LockedSession {
             return Err(full(ToolError::resource_limit("the limit of shell sessions is reached")));
         };
         let mut place = place.lock_owned().await;
+        // Ended while its run read on. The result of its next command says that it is new.
+        if place.as_ref().is_some_and(Session::is_withdrawn) {
+            *place = None;
+        }
         let is_new = place.is_none();
         if is_new {
-            match connected.create(terms).await {
+            match connected.create(&key.owner, terms).await {
                 Ok(session) => {
                     sidecar.serves();
                     *place = Some(session);
@@ -377,6 +417,7 @@ impl ShellRun {
         Self {
             result: outcome.result,
             trailer: outcome.trailer,
+            denial: None,
             posture: Some(context.posture.summary.clone()),
             cpu,
             peak_memory_bytes,
@@ -392,6 +433,7 @@ impl ShellRun {
         Self {
             result: Err(error),
             trailer: None,
+            denial: None,
             posture,
             cpu: Duration::ZERO,
             peak_memory_bytes: 0,

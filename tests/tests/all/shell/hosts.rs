@@ -2,6 +2,7 @@
 
 mod hostile;
 mod programs;
+mod reading;
 mod server;
 
 use std::fs;

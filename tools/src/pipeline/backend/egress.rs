@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Backend, CallAttempt, TryOutcome};
 use crate::{
     audit::Confinement,
-    pipeline::{PendingRecord, admit::refuse},
+    pipeline::{PendingRecord, admit::refuse, authorize::refuse_flow},
     web::{self, BODY, GrantJudge, Redirects, RequestFailure, RequestStep, URL},
 };
 
@@ -24,7 +24,7 @@ impl Backend for RequestStep {
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, grant, time_limit, reading, caller, .. } = attempt;
+        let CallAttempt { checked, grant, time_limit, reading, caller, host, .. } = attempt;
         let text = |key: &str| checked.args.value().get(key).and_then(Value::as_str);
         let (url, method) = (text(URL).unwrap_or_default(), self.form.method.as_str());
         let judge = GrantJudge::new(grant.clone(), None, time_limit);
@@ -45,6 +45,7 @@ impl Backend for RequestStep {
         let cancel: CancellationToken = caller.cancel.child_token();
         reading.reads_web();
         reading.carries(&web::secrets_for(grant, judged.url().as_str()));
+        reading.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
         let made = web::request(&self.gate, &judge, request, cancel, &mut pending.row).await;
         // A redirect may have carried further ones.
         reading.carries(&pending.row.secrets);

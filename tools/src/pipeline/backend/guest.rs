@@ -161,6 +161,9 @@ fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<Tool
                 subject: path,
                 hint: sandbox::links::REPLACE.to_owned(),
             },
+            Violation::Withheld { path, refusal } => {
+                Denial { code: DenialCode::FlowDenied, rule: refusal.rule, subject: path, hint: refusal.hint }
+            }
         };
         // Effects before the violation remain, so the tool's own message is passed on.
         if let Ok(FinalFrame::Error(error)) = report.result {

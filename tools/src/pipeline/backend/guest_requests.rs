@@ -85,6 +85,8 @@ impl<'a> GuestRequests<'a> {
                 format!("more than {MAX_OPEN_RESPONSES} responses are open; read or drop one first");
             return Err(ToolError::failed(message).with_code("too_many_responses"));
         }
+        // Also a request that is refused: each leaves a row.
+        self.made += 1;
         let mut pending = self.pending(&head);
         let result = self.make(&head, body, &mut pending).await;
         self.secrets.extend(pending.row.secrets.iter().cloned());
@@ -114,7 +116,8 @@ impl<'a> GuestRequests<'a> {
         let judge = Arc::new(GrantJudge::new(grant.clone(), Some(self.declared.clone()), left));
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending))?;
         // Other calls of the run go on while this one runs, and a guest may have read its mounts before it sends.
-        judge_flow_again(checked, grant, host, caller).map_err(|denial| refuse_flow(denial, pending))?;
+        judge_flow_again(checked, grant, host, &reading.facts_before_requests(caller))
+            .map_err(|denial| refuse_flow(denial, pending))?;
         let request = request(&judged, head, body)?;
         pending.row.secrets = web::secrets_for(grant, judged.url().as_str());
         pending.row.decision = Some(Verdict::Allow);
@@ -122,9 +125,9 @@ impl<'a> GuestRequests<'a> {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             pending.begin().map_err(|error| unrecorded(&error))?;
         }
-        self.made += 1;
         reading.reads_web();
         reading.carries(&pending.row.secrets);
+        reading.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
         let cancel = caller.cancel.child_token();
         let made = web::request(self.gate, &judge, request, cancel, &mut pending.row).await;
         // A redirect may have carried further ones.

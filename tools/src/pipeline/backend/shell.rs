@@ -6,7 +6,7 @@ use portcullis_types::{ToolError, ToolOutput, async_trait};
 use super::{Backend, CallAttempt, ResourceUsage, TryOutcome, reports::on_update};
 use crate::{
     audit::{Confinement, Subject, SubjectKind},
-    pipeline::{Host, PendingRecord},
+    pipeline::{Host, PendingRecord, authorize::refuse_flow, flow::judge_flow_again},
     shell::{BashTool, ShellBackend, ShellRun, ShellTerms},
 };
 
@@ -41,7 +41,7 @@ impl Backend for BashTool {
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, grant, time_limit, deadline, caller, .. } = attempt;
+        let CallAttempt { checked, grant, time_limit, deadline, reading, caller, host, .. } = attempt;
         let terms = ShellTerms {
             args: checked.args.value(),
             grant,
@@ -50,8 +50,13 @@ impl Backend for BashTool {
             caller,
             // No limit here: partial results are pieces of the output, bounded by the sidecar's message size.
             on_update: on_update(&checked.call.id, caller, None),
+            labels: &host.labels,
+            judge_again: &|| judge_flow_again(checked, grant, host, &reading.facts_of_others(caller)),
         };
-        let ran = self.run(terms).await;
+        let mut ran = self.run(terms).await;
+        if let Some(denial) = ran.denial.take() {
+            return Err(refuse_flow(denial, pending));
+        }
         let (trailer, may_try_again) = (ran.trailer.clone(), ran.found_no_session);
         let (result, usage) = shell_result(ran, grant, pending);
         Ok(TryOutcome { result, trailer, usage, may_try_again })
