@@ -61,12 +61,19 @@ impl WorkspaceSecurityPolicy {
     }
 
     /// The effective tier of a tool: the declared one, but at least side-effecting for a foreign module that
-    /// may write, whose claim to only read is not trusted. The effective tier decides which calls run
+    /// may write a mount, or make requests that change something (RFC 9110, 9.2.1): its claim to only read is not trusted. The effective tier decides which calls run
     /// concurrently, which have an audit row before they run, and the hints that clients get.
     fn tier(&self, tool: &ToolFacts, declared: SafetyTier, profile: &ProfileName) -> SafetyTier {
         let is_foreign = tool.origin == ToolOrigin::ForeignModule;
         let may_write = self.mounts_of(profile).iter().any(|mount| mount.access == Access::Write);
-        if is_foreign && may_write { declared.max(SafetyTier::SideEffecting) } else { declared }
+        let may_change = self
+            .network_of(profile)
+            .is_some_and(|network| network.methods.iter().any(|method| !method.is_safe()));
+        if is_foreign && (may_write || may_change) {
+            declared.max(SafetyTier::SideEffecting)
+        } else {
+            declared
+        }
     }
 
     /// The source of a tool's approval: a key of the policy file, or the tool's own declaration.

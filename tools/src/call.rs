@@ -91,6 +91,8 @@ pub(crate) struct Owner {
 /// grants in view; so a step is neither asked about nor counted again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OperationStep {
+    /// Whether an approver has approved of the operation.
+    pub(crate) is_approved: bool,
     /// Which end of a transfer the step is, if it is one.
     pub(crate) transfer: Option<TransferEnd>,
     /// Where the step leaves the response of its request, if it makes one.

@@ -27,4 +27,13 @@ portcullis_types::words! {
 impl HttpMethod {
     /// The methods of a profile that names none: those that only read.
     pub const DEFAULT: [Self; 2] = [Self::Get, Self::Head];
+
+    /// Whether a server may be expected to change nothing by it (RFC 9110, 9.2.1).
+    #[must_use]
+    pub const fn is_safe(self) -> bool {
+        match self {
+            Self::Get | Self::Head | Self::Options => true,
+            Self::Post | Self::Put | Self::Patch | Self::Delete => false,
+        }
+    }
 }

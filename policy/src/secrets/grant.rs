@@ -36,6 +36,25 @@ impl Grant {
 
     /// The secrets that the addresses in the call's arguments will get, sorted by name.
     pub fn secrets_of_subjects(&self) -> impl Iterator<Item = &GrantedSecret> {
+        self.secrets.iter().filter(self.is_of_subjects())
+    }
+
+    /// The other secrets of the grant: those that a redirect, or a request that no argument names, may get.
+    pub fn secrets_beside_subjects(&self) -> impl Iterator<Item = &GrantedSecret> {
+        let is_of_subjects = self.is_of_subjects();
+        self.secrets.iter().filter(move |secret| !is_of_subjects(secret))
+    }
+
+    /// The secrets that are certain or possible when the call begins: those of its addresses, or all where no argument
+    /// names an address, since the tool makes the requests that it likes.
+    pub fn secrets_at_begin(&self) -> impl Iterator<Item = &GrantedSecret> {
+        let names_addresses =
+            self.subjects.iter().any(|subject| matches!(subject, RequestedSubject::Url { .. }));
+        let is_of_subjects = self.is_of_subjects();
+        self.secrets.iter().filter(move |secret| !names_addresses || is_of_subjects(secret))
+    }
+
+    fn is_of_subjects(&self) -> impl Fn(&&GrantedSecret) -> bool {
         let urls: Vec<&str> = self
             .subjects
             .iter()
@@ -44,10 +63,7 @@ impl Grant {
                 RequestedSubject::Path { .. } | RequestedSubject::Command { .. } => None,
             })
             .collect();
-        let is_met = move |secret: &&GrantedSecret| {
-            urls.iter().any(|url| self.attaches_secret(secret.name.as_str(), url))
-        };
-        self.secrets.iter().filter(is_met)
+        move |secret: &&GrantedSecret| urls.iter().any(|url| self.attaches_secret(secret.name.as_str(), url))
     }
 }
 

@@ -72,6 +72,21 @@ fn a_strangers_module_gets_what_the_entry_says_and_no_more() {
 }
 
 #[test]
+fn a_foreign_module_with_methods_that_change_is_not_read_only() {
+    for (methods, tier) in [
+        ("'GET'", ReadOnly),
+        ("'GET', 'HEAD', 'OPTIONS'", ReadOnly),
+        ("'GET', 'POST'", SideEffecting),
+        ("'DELETE'", SideEffecting),
+    ] {
+        let network = format!("[profiles.N]\nhosts = ['https://a.example']\nmethods = [{methods}]\n");
+        let policy = load(&format!("{BASE}{network}[tools.t]\nprofile = 'N'\n"));
+        assert_eq!(policy.assign(&of(ForeignModule, ReadOnly)).expect("enabled").tier, tier, "{methods}");
+        assert_eq!(policy.assign(&of(ShippedModule, ReadOnly)).expect("enabled").tier, ReadOnly, "{methods}");
+    }
+}
+
+#[test]
 fn a_foreign_module_gets_no_laxer_approval_by_claiming_harmless() {
     let strict =
         BASE.replace(r#"{ profile = "W", approval = "allow" }"#, r#"{ profile = "W", approval = "ask" }"#);

@@ -276,6 +276,50 @@ async fn a_call_that_waited_is_judged_by_what_was_read_meanwhile() {
     assert_eq!(row.flow_rule.as_deref(), Some("flow[vault -> write:shared]"));
 }
 
+#[tokio::test]
+async fn an_operation_that_waited_is_judged_by_what_was_read_meanwhile() {
+    let world = with_secret(
+        World::new()
+            .with_policy("[tools.loop_forever]\nprofile = \"Nothing\"\ntimeout = \"30s\"\n")
+            .with_policy_edit("concurrency = 10", "concurrency = 1")
+            .with_policy_edit("approval = \"deny\"                  # or", "approval = \"ask\" # or"),
+    );
+    let registry = world.registry_with(&["loop_forever"]).await;
+    // It shares the labels of runs, and has slots of its own.
+    let other = world.registry_with(&["loop_forever"]).await;
+    other.continue_runs_of(&registry);
+    let (holder, has_begun) = listening_for(|event| matches!(event, ToolEvent::Started { .. }));
+    let (fetcher, has_asked) = listening_for(|event| matches!(event, ToolEvent::ApprovalResolved { .. }));
+    let fetching = async {
+        has_begun.notified().await;
+        call(&registry, &fetcher, "web_fetch", json!({ "url": "https://example.com/" })).await
+    };
+    let meanwhile = async {
+        has_asked.notified().await;
+        for _ in 0..64 {
+            tokio::task::yield_now().await;
+        }
+        assert!(read_vault(&other, &fetcher).await.text().contains("secret"));
+        holder.cancel.cancel();
+    };
+    let held = call(&registry, &holder, "loop_forever", json!({}));
+    let (_held, fetched, ()) = tokio::join!(held, fetching, meanwhile);
+    fetched.refused(ToolErrorKind::Denied, "flow_denied");
+    let row = world.rows().into_iter().find(|row| &*row.tool == "web_fetch").expect("a row");
+    assert_eq!(row.flow_rule.as_deref(), Some("flow[vault -> network]"));
+}
+
+#[tokio::test]
+async fn a_name_that_is_missing_in_the_vault_brings_its_label() {
+    let world = with_secret(World::new());
+    let registry = world.registry_with(&[]).await;
+    let caller = approving();
+    let missing = call(&registry, &caller, "file_read", json!({ "path": "/vault/guess" })).await;
+    assert_eq!(missing.error().kind(), ToolErrorKind::NotFound);
+    let fetched = call(&registry, &caller, "web_fetch", json!({ "url": "https://example.com/" })).await;
+    fetched.refused(ToolErrorKind::Denied, "flow_denied");
+}
+
 /// An approving caller, and what tells of such an event.
 fn listening_for(event: fn(&ToolEvent) -> bool) -> (Caller, Arc<Notify>) {
     let (mut caller, told) = (approving(), Arc::new(Notify::new()));

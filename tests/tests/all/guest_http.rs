@@ -11,7 +11,7 @@ use std::{
 };
 
 use portcullis_testing::{Answer, World, approving, guest};
-use portcullis_tools::{ToolRegistry, new_call};
+use portcullis_tools::{ToolRegistry, audit::Row, new_call};
 use portcullis_types::{CancellationToken, ToolErrorKind};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -178,6 +178,25 @@ async fn a_granted_host_that_is_not_declared_is_refused() {
 
 #[tokio::test]
 async fn a_redirect_to_an_undeclared_host_is_refused() {
+    let undeclared = serve(|_| server::answer("text/plain", b"secret"));
+    let to = format!("{}/", origin(&undeclared));
+    let server = serve(move |_| server::redirect(&to));
+    // Both are granted, and one is declared.
+    let (own, other) = (origin(&server), origin(&undeclared));
+    let private =
+        format!("allow_private = [\"{ADDRESS}:{}\", \"{ADDRESS}:{}\"]", server.port(), undeclared.port());
+    let world = World::new().with_policy_edit("allow_private = []", &private).with_policy(&format!(
+        "[profiles.Api]\nhosts = [\"{own}\", \"{other}\"]\n\
+         [tools.requests]\nprofile = \"Api\"\napproval = \"allow\"\n"
+    ));
+    let registry = registry(&world, "requests", &module("requests", &server)).await;
+    let said = ask(&registry, json!({"url": format!("{}/", origin(&server))})).await;
+    assert_eq!(said[0]["code"], "host_not_declared");
+    assert_eq!(undeclared.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_redirect_to_an_ungranted_host_is_refused() {
     let elsewhere = serve(|_| server::answer("text/plain", b"secret"));
     let to = format!("{}/", origin(&elsewhere));
     let server = serve(move |_| server::redirect(&to));
@@ -210,6 +229,16 @@ async fn requests_and_open_responses_of_a_call_are_bounded() {
     let said = ask(&registry, json!({"url": url, "times": 300})).await;
     assert_eq!(said.last().expect("answers")["code"], "too_many_requests");
     assert_eq!(server.requests(), 8 + 256);
+}
+
+#[tokio::test]
+async fn refused_requests_of_a_call_are_bounded_too() {
+    let server = serve(|_| server::answer("text/plain", b"here"));
+    let (world, registry) = requests(&server).await;
+    let said = ask(&registry, json!({"url": "http://127.0.0.1:1/", "times": 300})).await;
+    assert_eq!(said.last().expect("answers")["code"], "too_many_requests");
+    let of_requests = |row: &Row| row.confinement.is_some_and(|it| it.as_str() == "egress");
+    assert_eq!(world.rows().iter().filter(|row| of_requests(row)).count(), 256);
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The text of a question to an approver, the same for every way of asking.
 
+use std::{collections::BTreeSet, fmt};
+
 use portcullis_policy::{Grant, RequestedSubject};
 use portcullis_types::display::{
     framed::{Framed, LineLimit},
@@ -73,9 +75,15 @@ fn touches(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) {
     line("may touch", &format!("{mounts}; profile {}", grant.profile), LineLimit::FEW);
     if let Some(network) = &grant.network {
         let methods: Vec<&str> = network.methods.iter().map(|method| method.as_str()).collect();
-        let hosts: Vec<String> = network.hosts.iter().take(MAX_NAMES).map(ToString::to_string).collect();
-        let more = if network.hosts.len() > MAX_NAMES { ", and more" } else { "" };
-        line("may request", &format!("{}{more} by {}", hosts.join(", "), methods.join(", ")), LineLimit::FEW);
+        line("may request", &format!("{} by {}", rules(&network.hosts), methods.join(", ")), LineLimit::FEW);
+    }
+    // Only in a session that is confined as `strong`; any other has no network.
+    if let Some(network) = grant.shell.as_ref().and_then(|shell| shell.network.as_ref()) {
+        line(
+            "may reach",
+            &format!("{} by TLS, with whatever it reads", rules(&network.hosts)),
+            LineLimit::FEW,
+        );
     }
     for subject in grant.subjects.iter().take(MAX_NAMES) {
         let (argument, what, value) = match subject {
@@ -92,6 +100,11 @@ fn touches(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) {
     for secret in grant.secrets_of_subjects() {
         line("carries", &format!("the secret `{}`, which the host attaches", secret.name), LineLimit::FEW);
     }
+    // A redirect, or a request that the arguments do not name.
+    for secret in grant.secrets_beside_subjects() {
+        let to = rules(&secret.hosts);
+        line("may carry", &format!("the secret `{}`, to {to}", secret.name), LineLimit::FEW);
+    }
     if let Some(met) = &grant.flow {
         let read =
             format!("call `{}` of this run has read `{}`; asked by `{}`", met.call_id, met.label, met.rule);
@@ -100,6 +113,13 @@ fn touches(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) {
     if let Some(more) = grant.subjects.len().checked_sub(MAX_NAMES).filter(|more| *more > 0) {
         line("names more", &format!("{more} that are not shown"), LineLimit::FEW);
     }
+}
+
+/// Rules of hosts as a list; a long one is cut.
+fn rules<R: fmt::Display>(hosts: &BTreeSet<R>) -> String {
+    let shown: Vec<String> = hosts.iter().take(MAX_NAMES).map(ToString::to_string).collect();
+    let more = if hosts.len() > MAX_NAMES { ", and more" } else { "" };
+    format!("{}{more}", shown.join(", "))
 }
 
 #[cfg(test)]
@@ -222,8 +242,40 @@ mod tests {
             shown
         };
         let carries = "carries: the secret `api`, which the host attaches\n";
-        assert!(shown("https://a.example/x").contains(carries), "{}", shown("https://a.example/x"));
-        assert!(!shown("https://b.example/x").contains("carries"));
+        let may_carry = "may carry: the secret `api`, to https://a.example\n";
+        let (own, other) = (shown("https://a.example/x"), shown("https://b.example/x"));
+        assert!(own.contains(carries) && !own.contains(may_carry), "{own}");
+        assert!(other.contains(may_carry) && !other.contains("carries"), "{other}");
+    }
+
+    #[test]
+    fn the_question_names_the_hosts_that_a_command_reaches() {
+        let text = DEFAULT_POLICY
+            .replace("posture     = \"contained\"", "posture = \"strong\"\nhosts = [\"https://github.com\"]");
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "test", text: &text },
+            overlay: None,
+            sandbox_tier: SandboxTier::Process,
+        })
+        .expect("loads");
+        let facts = ToolFacts {
+            name: ToolName::parse("shell_exec").expect("a name"),
+            declared_tier: Some(portcullis_types::SafetyTier::Privileged),
+            declared_policy: ToolPolicy::Auto,
+            declared_timeout: None,
+            declared_max_output: None,
+            roles: vec![portcullis_types::ArgumentRole {
+                argument: "command".to_owned(),
+                role: portcullis_types::RoleKind::Command,
+            }],
+            origin: ToolOrigin::ShippedShell,
+            standing: Standing::Unpinned,
+        };
+        let request = CallRequest { tool: &facts, subjects: &[], run: &RunFacts::default() };
+        let Ok(grant) = policy.authorize(&request) else { panic!("the shipped policy asks") };
+        let mut shown = String::new();
+        touches(&mut |name, value, _| shown += &format!("{name}: {value}\n"), &grant);
+        assert!(shown.contains("may reach: https://github.com by TLS"), "{shown}");
     }
 
     #[test]

@@ -41,6 +41,8 @@ const MAX_CHANGES: usize = 8;
 pub(crate) struct Authorized {
     pub(super) checked: Checked,
     pub(super) grant: Grant,
+    /// The grants of its steps, if it is an operation.
+    pub(super) steps: Vec<StepGrant>,
     /// The mounts that no other call may write while this one runs, by name.
     pub(super) exclusive: Vec<String>,
 }
@@ -60,18 +62,22 @@ pub(crate) async fn authorize(
         if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
             // Keep `approved_with_changes` if the approver changed the arguments to these.
             pending.row.approval.get_or_insert_with(|| "not_required".into());
-            return Ok(Authorized { checked: gated.checked, grant, exclusive });
+            return Ok(Authorized { checked: gated.checked, grant, steps, exclusive });
         }
-        if caller.step.is_some() {
-            // The approver of the operation saw this grant and approved it.
+        if let Some(step) = &caller.step {
+            // The approver of the operation saw this grant and approved it. Where nothing was asked, the run has read on
+            // since the operation was judged.
+            if !step.is_approved {
+                return Err(refuse_flow(unasked(&gated.checked, &grant), pending));
+            }
             pending.row.approval = Some("approved".into());
-            return Ok(Authorized { checked: gated.checked, grant, exclusive });
+            return Ok(Authorized { checked: gated.checked, grant, steps, exclusive });
         }
         let asked = Grants { own: grant.clone(), steps: steps.clone() };
-        match consent(&gated, &grant, steps, &host.policy, caller, pending).await? {
+        match consent(&gated, &grant, steps.clone(), &host.policy, caller, pending).await? {
             // An answer may take minutes: recompute the grants, and ask again if they changed.
             None if judge_grants(&gated.checked, host, caller, pending).await? == asked => {
-                return Ok(Authorized { checked: gated.checked, grant, exclusive });
+                return Ok(Authorized { checked: gated.checked, grant, steps, exclusive });
             }
             None => {}
             Some(arguments) => {
@@ -88,6 +94,18 @@ pub(crate) async fn authorize(
         }
     }
     Err(ToolError::denied(format!("the approver changed the arguments more than {MAX_CHANGES} times")))
+}
+
+/// The denial of a step that would have to be asked about, when its operation was not.
+fn unasked(checked: &Checked, grant: &Grant) -> Denial {
+    let rule =
+        grant.flow.as_ref().map_or_else(|| format!("profiles.{}", grant.profile), |met| met.rule.clone());
+    Denial {
+        code: DenialCode::FlowDenied,
+        rule,
+        subject: checked.tool.facts().name.to_string(),
+        hint: "this run has read more since the call was judged; call it again".to_owned(),
+    }
 }
 
 /// The mounts that a call must be the only writer of, by name. A guest, or an operation's steps, may read a

@@ -36,6 +36,11 @@ impl PendingRecord {
         self.started.elapsed().saturating_sub(self.waited + waiting)
     }
 
+    /// Whether an approver has approved of the call, with other arguments or as it was.
+    pub(super) fn is_approved(&self) -> bool {
+        self.row.approval.as_deref().is_some_and(|approval| approval.starts_with("approved"))
+    }
+
     /// Starts a wait for an approver.
     pub(super) fn begin_wait(&mut self) {
         self.waits_since = Some(Instant::now());

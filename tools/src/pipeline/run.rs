@@ -43,7 +43,7 @@ pub(crate) async fn run(
     caller: &Caller,
     pending: &mut PendingRecord,
 ) -> Result<RawOutcome, ToolError> {
-    let Authorized { mut checked, grant, exclusive } = authorized;
+    let Authorized { mut checked, grant, steps, exclusive } = authorized;
     let slot = match &caller.slot {
         Some(parent) => {
             within_deadline(caller, host.slots.take_nested(parent, exclusive, &caller.cancel)).await??
@@ -52,13 +52,17 @@ pub(crate) async fn run(
     };
     ensure_not_over(caller)?;
     if caller.step.is_none() {
-        judge_flow_again(&checked, &grant, host, &host.labels.facts(caller))
-            .map_err(|denial| refuse_flow(denial, pending))?;
+        let run_facts = host.labels.facts(caller);
+        // An operation reaches what its steps do, and has nothing of its own.
+        for grant in [&grant].into_iter().chain(steps.iter().map(|step| &step.grant)) {
+            judge_flow_again(&checked, grant, host, &run_facts)
+                .map_err(|denial| refuse_flow(denial, pending))?;
+        }
     }
     // All secrets that the call may carry, so that the row of a call that dies with its process names them. The row of
     // the end has those that it did carry.
     if checked.tool.backend().confinement() != Confinement::Native {
-        pending.row.secrets = grant.secrets_of_subjects().map(|secret| secret.name.as_str().into()).collect();
+        pending.row.secrets = grant.secrets_at_begin().map(|secret| secret.name.as_str().into()).collect();
     }
     if pending.row.tier != Some(SafetyTier::ReadOnly) {
         pending.begin().map_err(|error| unrecorded(&error))?;
@@ -90,6 +94,7 @@ pub(crate) async fn run(
         time_limit,
         deadline,
         reading: &reading,
+        is_approved: pending.is_approved(),
         caller: watched.as_ref().map_or(caller, |watched| &watched.caller),
         host,
     };

@@ -38,6 +38,8 @@ const CLEAN_UP_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Terms {
     /// The id that joins the rows of the call and its steps.
     pub(crate) operation_id: Option<Text>,
+    /// Whether the call was approved, its steps' grants in view.
+    pub(crate) is_approved: bool,
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
     /// The steps run in the slot of the call.
@@ -168,7 +170,11 @@ impl Copy {
             on_progress: None,
             on_event: None,
             slot: Some(self.terms.slot.clone()),
-            step: Some(OperationStep { transfer, ..OperationStep::default() }),
+            step: Some(OperationStep {
+                is_approved: self.terms.is_approved,
+                transfer,
+                ..OperationStep::default()
+            }),
             ..self.caller.clone()
         }
     }

@@ -24,6 +24,8 @@ pub(crate) type FetchedResponse = Arc<OnceLock<Response>>;
 pub(crate) struct WebTerms {
     /// The id that joins the rows of the call and its steps.
     pub(crate) operation_id: Option<Text>,
+    /// Whether the call was approved, its steps' grants in view.
+    pub(crate) is_approved: bool,
     pub(crate) deadline: Instant,
     /// The steps run in the slot of the call.
     pub(crate) slot: CallSlot,
@@ -85,7 +87,7 @@ impl<'a> Steps<'a> {
             on_update: None,
             on_event: None,
             slot: Some(self.terms.slot.clone()),
-            step: Some(step),
+            step: Some(OperationStep { is_approved: self.terms.is_approved, ..step }),
             ..self.caller.clone()
         }
     }

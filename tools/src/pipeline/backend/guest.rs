@@ -57,7 +57,7 @@ impl Backend for GuestTool {
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, grant, slot, time_limit, deadline, reading, caller, host } = attempt;
+        let CallAttempt { checked, grant, slot, time_limit, deadline, reading, caller, host, .. } = attempt;
         let requests = self.hosts.as_ref().zip(host.gate.as_ref());
         let (port, mut asks) = requests.map(|_| HttpPort::open()).unzip();
         let runner =

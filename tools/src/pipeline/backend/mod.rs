@@ -124,6 +124,8 @@ pub(crate) struct CallAttempt<'a> {
     pub(super) time_limit: Duration,
     pub(super) deadline: Instant,
     pub(super) reading: &'a ReadingCall,
+    /// Whether an approver has approved of the call, its steps' grants in view.
+    pub(super) is_approved: bool,
     pub(super) caller: &'a Caller,
     pub(super) host: &'a Host,
 }

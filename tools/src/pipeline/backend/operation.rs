@@ -41,9 +41,10 @@ impl Backend for VaultCopy {
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, slot, time_limit, deadline, caller, host, .. } = attempt;
+        let CallAttempt { checked, slot, time_limit, deadline, is_approved, caller, host, .. } = attempt;
         let terms = Terms {
             operation_id: pending.row.operation_id.clone(),
+            is_approved,
             time_limit,
             deadline,
             slot: slot.clone(),
@@ -74,9 +75,9 @@ impl Backend for WebFetch {
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, slot, deadline, caller, host, .. } = attempt;
+        let CallAttempt { checked, slot, deadline, is_approved, caller, host, .. } = attempt;
         let operation_id = pending.row.operation_id.clone();
-        let terms = WebTerms { operation_id, deadline, slot: slot.clone() };
+        let terms = WebTerms { operation_id, is_approved, deadline, slot: slot.clone() };
         let ran = self.run(host.steps.as_ref(), checked.args.value(), terms, caller).await;
         Ok(TryOutcome::once(ran))
     }
@@ -107,9 +108,9 @@ impl Backend for WebSearch {
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
     ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, slot, deadline, caller, host, .. } = attempt;
+        let CallAttempt { checked, slot, deadline, is_approved, caller, host, .. } = attempt;
         let operation_id = pending.row.operation_id.clone();
-        let terms = WebTerms { operation_id, deadline, slot: slot.clone() };
+        let terms = WebTerms { operation_id, is_approved, deadline, slot: slot.clone() };
         let ran = self.run(host.steps.as_ref(), checked.args.value(), terms, caller).await;
         Ok(TryOutcome::once(ran))
     }
