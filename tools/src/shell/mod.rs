@@ -20,8 +20,8 @@ mod session;
 mod sidecar;
 mod tool;
 
-pub use backend::{ShellBackend, ShellPlace};
-pub use connect::{SidecarTerms, StartSidecar, StartedSidecar};
+pub use backend::{ShellBackend, ShellSource};
+pub use connect::{SidecarConfig, StartSidecar, StartedSidecar};
 pub use failure::SidecarError;
 pub use sidecar::{LayerHealth, Sidecar, SidecarHealth};
 pub use tool::{BashTool, SHELL_EXEC};

@@ -18,7 +18,7 @@ use super::{
     connect::SidecarClient,
     failure::{SHELL_UNAVAILABLE, SidecarError},
     outcome::{CommandContext, outcome},
-    session::{CommandFailure, CommandRequest, CommandResult, Session},
+    session::{CommandFailure, CommandResult, Session, SidecarCommand},
     sidecar::{SessionKey, SessionTerms, Sidecar, SidecarSessions},
 };
 use crate::{audit::RecordedConnection, call::Caller, registered::RegisteredTool, registry::RegistryError};
@@ -154,7 +154,7 @@ impl BashTool {
             return Err(ToolError::internal("a session that was made is not there"));
         };
         let posture = session.posture().clone();
-        let command = CommandRequest {
+        let command = SidecarCommand {
             text: &input.command,
             workdir: &workdir,
             stdin: &input.stdin,
@@ -206,7 +206,7 @@ impl BashTool {
 async fn run_and_pass_on(
     session: &mut Session,
     client: SidecarClient,
-    command: &CommandRequest<'_>,
+    command: &SidecarCommand<'_>,
     terms: &ShellTerms<'_>,
 ) -> Result<CommandResult, CommandFailure> {
     let mut forwarder = OutputForwarder::to(terms.on_update.clone());
