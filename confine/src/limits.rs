@@ -53,7 +53,7 @@ pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
 /// without privileges.
 ///
 /// Elsewhere the limit would count other processes too, or would not hold at all; then it is left unchanged:
-/// `None`. An attempt tells the cases apart: under a limit of a few processes one can still be started, and
+/// `None`. An attempt tells the cases apart: under a limit of a trial processes one can still be started, and
 /// under a limit of one none.
 pub(crate) fn bound_processes(
     one_thread: &SingleThreaded,
@@ -65,8 +65,8 @@ pub(crate) fn bound_processes(
     };
     let was = getrlimit(Resource::Nproc);
     let wanted = allowed(Resource::Nproc, processes);
-    let few = was.maximum.map_or(FEW, |maximum| maximum.min(FEW));
-    lower(few, was.maximum)?;
+    let trial = was.maximum.map_or(TRIAL_PROCESSES, |maximum| maximum.min(TRIAL_PROCESSES));
+    lower(trial, was.maximum)?;
     let before = start_one(one_thread);
     lower(1, was.maximum)?;
     let after = start_one(one_thread);
@@ -92,7 +92,7 @@ fn set(resource: Resource, value: u64) -> SyscallOutcome {
 
 /// More than the processes of a starting session, and fewer than those of a user that has more than the
 /// session.
-const FEW: u64 = 8;
+const TRIAL_PROCESSES: u64 = 8;
 
 const START: &str = "start a process where its user may have one";
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::{
-    FetchError, Judge, Limits,
+    FetchError, Judge, RequestLimits,
     resolve::Resolver,
     target::{Place, Target},
 };
@@ -22,7 +22,7 @@ impl JudgedAddresses {
         target: &Target,
         resolver: &Resolver,
         judge: &dyn Judge,
-        limits: &Limits,
+        limits: &RequestLimits,
     ) -> Result<Self, FetchError> {
         let found = match &target.place {
             Place::Address(address) => vec![*address],

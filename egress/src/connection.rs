@@ -14,7 +14,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    FetchError, Limits,
+    FetchError, RequestLimits,
     address::JudgedAddresses,
     target::{Scheme, Target},
 };
@@ -39,7 +39,7 @@ impl Connection {
         target: &Target,
         addresses: &JudgedAddresses,
         tls: &Arc<ClientConfig>,
-        limits: &Limits,
+        limits: &RequestLimits,
     ) -> Result<Self, FetchError> {
         let (address, tcp) = dial(target, addresses, limits).await?;
         let stream: Box<dyn Stream> = match target.scheme {
@@ -63,7 +63,7 @@ impl Connection {
 pub(crate) async fn dial(
     target: &Target,
     addresses: &JudgedAddresses,
-    limits: &Limits,
+    limits: &RequestLimits,
 ) -> Result<(SocketAddr, TcpStream), FetchError> {
     let mut last = too_late(target, limits);
     for address in addresses.iter() {
@@ -86,6 +86,6 @@ pub(crate) async fn dial(
     Err(last)
 }
 
-fn too_late(target: &Target, limits: &Limits) -> FetchError {
+fn too_late(target: &Target, limits: &RequestLimits) -> FetchError {
     FetchError::ConnectTimeout { host: target.host.clone(), limit: limits.connect }
 }

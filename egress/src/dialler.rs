@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use url::{Host, Url};
 
 use crate::{
-    Egress, EgressError, EgressSettings, FetchError, Judge, LazyEgress, Limits, NameSettings, Refusal,
+    Egress, EgressConfig, EgressError, FetchError, Judge, LazyEgress, NameSettings, Refusal, RequestLimits,
     TrustedRoots,
 };
 
@@ -76,7 +76,11 @@ impl Dialler {
             needs_names |= matches!(url.host(), Some(Host::Domain(name)) if name != "localhost");
             places.extend(place(url));
         }
-        let limits = Limits { connect: settings.connect, first_byte: settings.connect, ..Limits::default() };
+        let limits = RequestLimits {
+            connect: settings.connect,
+            first_byte: settings.connect,
+            ..RequestLimits::default()
+        };
         let origins = Arc::new(Origins { places, limits });
         Self { origins, needs_names, settings, egress: LazyEgress::default(), temporary: Arc::default() }
     }
@@ -118,7 +122,7 @@ fn start(
             Canary::create(temporary.get_or_init(|| folder).path())
         }
     };
-    Ok(Egress::start(EgressSettings {
+    Ok(Egress::start(EgressConfig {
         canary: canary.map_err(DialError::Canary)?,
         landlock: settings.landlock,
         seccomp: settings.seccomp,
@@ -133,7 +137,7 @@ fn start(
 /// The judge: these hosts and ports, at whatever address.
 struct Origins {
     places: BTreeSet<(String, u16)>,
-    limits: Limits,
+    limits: RequestLimits,
 }
 
 fn place(url: &Url) -> Option<(String, u16)> {
@@ -159,7 +163,7 @@ impl Judge for Origins {
         Err(Refusal { code: "redirect_refused", reason: "no redirect is followed".to_owned() })
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> RequestLimits {
         self.limits.clone()
     }
 }

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use crate::{
-    ContentCoding, Credential, FetchError, Limits, Request, connection::Connection, decode::Decoder,
+    ContentCoding, Credential, FetchError, Request, RequestLimits, connection::Connection, decode::Decoder,
     redirect, target::Target,
 };
 
@@ -36,7 +36,7 @@ pub(crate) async fn exchange(
     target: &Target,
     request: &Request,
     attached: &[&Credential],
-    limits: &Limits,
+    limits: &RequestLimits,
 ) -> Result<Answer, FetchError> {
     let header_bytes = limits.header_bytes.max(LEAST_HEADER_BYTES);
     let (sender, driver) = Builder::new()
@@ -64,7 +64,7 @@ async fn answer(
     target: &Target,
     request: &Request,
     outgoing: http::Request<Full<bytes::Bytes>>,
-    limits: &Limits,
+    limits: &RequestLimits,
 ) -> Result<Answer, FetchError> {
     let response = match timeout(limits.first_byte, sender.send_request(outgoing)).await {
         Ok(response) => response.map_err(|source| fault(target, source))?,
@@ -140,7 +140,7 @@ fn check_framing(target: &Target, status: StatusCode, headers: &HeaderMap) -> Re
 }
 
 /// Refuses a body that is announced too large, before any of it is read.
-fn check_length(headers: &HeaderMap, limits: &Limits) -> Result<(), FetchError> {
+fn check_length(headers: &HeaderMap, limits: &RequestLimits) -> Result<(), FetchError> {
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     match length {
@@ -154,7 +154,7 @@ async fn read(
     mut body: Incoming,
     target: &Target,
     coding: ContentCoding,
-    limits: &Limits,
+    limits: &RequestLimits,
 ) -> Result<(Vec<u8>, usize), FetchError> {
     let mut decoder = Decoder::new(coding, limits.response_bytes);
     let mut wire_bytes = 0_usize;

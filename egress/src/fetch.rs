@@ -6,7 +6,7 @@ use rustls::ClientConfig;
 use tokio::time::timeout;
 
 use crate::{
-    Credential, FetchError, Judge, Limits, Request, Response, address::JudgedAddresses,
+    Credential, FetchError, Judge, Request, RequestLimits, Response, address::JudgedAddresses,
     connection::Connection, exchange::exchange, redact, redirect, resolve::Resolver, target::Target,
 };
 
@@ -34,7 +34,7 @@ impl Client {
     async fn follow(
         &self,
         judge: &dyn Judge,
-        limits: &Limits,
+        limits: &RequestLimits,
         mut request: Request,
     ) -> Result<Response, FetchError> {
         request.url.set_fragment(None);

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use http::Method;
 use url::Url;
 
-use crate::{Credential, Limits};
+use crate::{Credential, RequestLimits};
 
 /// Decides about one request and what follows from it. A thread of [`crate::Egress`] calls it, so that an answer
 /// must come at once, without I/O.
@@ -52,7 +52,7 @@ pub trait Judge: Send + Sync {
     fn attached(&self, _credential: &Credential) {}
 
     /// The limits of the request. Called once, before anything else.
-    fn limits(&self) -> Limits;
+    fn limits(&self) -> RequestLimits;
 }
 
 /// A judge's refusal.

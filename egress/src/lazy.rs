@@ -45,7 +45,7 @@ mod tests {
     use portcullis_confine::{Canary, Requirement};
 
     use super::*;
-    use crate::{EgressSettings, NameSettings, TrustedRoots};
+    use crate::{EgressConfig, NameSettings, TrustedRoots};
 
     #[tokio::test]
     async fn a_client_starts_once_and_again_after_a_failure_or_its_end() {
@@ -57,7 +57,7 @@ mod tests {
                 if starts.fetch_add(1, Ordering::SeqCst) == 0 {
                     return Err(EgressError::NoRoots);
                 }
-                Egress::start(EgressSettings {
+                Egress::start(EgressConfig {
                     canary: Canary::create(folder.path()).unwrap(),
                     landlock: Requirement::Waived,
                     seccomp: Requirement::Waived,

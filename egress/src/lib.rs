@@ -27,10 +27,10 @@
 //! use std::{num::NonZeroUsize, path::Path};
 //! use portcullis_confine::{Canary, Requirement};
 //! use portcullis_egress::{
-//!     CancellationToken, Egress, EgressSettings, NameSettings, Request, SystemRoots, TrustedRoots,
+//!     CancellationToken, Egress, EgressConfig, NameSettings, Request, SystemRoots, TrustedRoots,
 //! };
 //!
-//! let egress = Egress::start(EgressSettings {
+//! let egress = Egress::start(EgressConfig {
 //!     canary: Canary::create(Path::new("/var/lib/portcullis"))?,
 //!     landlock: Requirement::Required,
 //!     seccomp: Requirement::Required,
@@ -75,12 +75,12 @@ pub use dialler::{DialError, Dialler, DiallerSettings};
 pub use error::{EgressError, FetchError};
 pub use judge::{Judge, Refusal};
 pub use lazy::LazyEgress;
-pub use limits::Limits;
+pub use limits::RequestLimits;
 pub use redact::redact_text;
 pub use request::{Request, Response};
 pub use resolve::NameSettings;
 pub use roots::{MAX_CA_BYTES, SystemRoots, TrustedRoots, read_ca};
-pub use thread::{Egress, EgressSettings};
+pub use thread::{Egress, EgressConfig};
 pub use tunnel::{TunnelEnd, TunnelFacts, TunnelLimits, TunnelWatch};
 
 pub use decode::ContentCoding;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Bounds of one request with all its redirects. The sizes are those of each response alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RequestLimits {
     /// Redirects that are followed; 0 means that the first is an error. Default 5.
     pub max_redirects: u32,
     /// Method, URL, headers and body that are sent, in bytes. Default 1 MiB.
@@ -28,7 +28,7 @@ pub struct Limits {
     pub total: Duration,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             max_redirects: 5,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use url::Url;
 
-use crate::{ContentCoding, FetchError, Limits};
+use crate::{ContentCoding, FetchError, RequestLimits};
 
 /// A request. `Host`, `Content-Length` and `Accept-Encoding` are set by this crate.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ impl Request {
     }
 
     /// Refuses a request that could be read as another one, or that is too large.
-    pub(crate) fn check(&self, limits: &Limits) -> Result<(), FetchError> {
+    pub(crate) fn check(&self, limits: &RequestLimits) -> Result<(), FetchError> {
         if matches!(self.method, Method::CONNECT | Method::TRACE) {
             return Err(FetchError::MethodForbidden { method: self.method.clone() });
         }
@@ -131,25 +131,25 @@ mod tests {
         for name in FORBIDDEN {
             let mut request = request();
             request.headers.insert(&name, HeaderValue::from_static("x"));
-            let error = request.check(&Limits::default()).unwrap_err();
+            let error = request.check(&RequestLimits::default()).unwrap_err();
             assert!(matches!(error, FetchError::HeaderForbidden { .. }), "{name}");
         }
         let mut good = request();
         good.headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
-        good.check(&Limits::default()).unwrap();
+        good.check(&RequestLimits::default()).unwrap();
     }
 
     #[test]
     fn tunnels_and_echoes_are_no_requests() {
         for method in [Method::CONNECT, Method::TRACE] {
-            let error = Request { method, ..request() }.check(&Limits::default()).unwrap_err();
+            let error = Request { method, ..request() }.check(&RequestLimits::default()).unwrap_err();
             assert_eq!(error.code(), "method_forbidden");
         }
     }
 
     #[test]
     fn a_large_request_is_refused() {
-        let limits = Limits { request_bytes: 100, ..Limits::default() };
+        let limits = RequestLimits { request_bytes: 100, ..RequestLimits::default() };
         request().check(&limits).unwrap();
         let large = Request { body: Bytes::from(vec![0; 100]), ..request() };
         assert_eq!(large.check(&limits).unwrap_err().code(), "request_too_large");

@@ -38,7 +38,7 @@ use crate::{
 
 /// The settings of the threads. There is no default: each of them grants power.
 #[derive(Clone, Debug)]
-pub struct EgressSettings {
+pub struct EgressConfig {
     /// The target of the threads' attempts, whose refusal proves the confinement.
     pub canary: Canary,
     /// Whether the threads must have Landlock, which holds the ports.
@@ -79,7 +79,7 @@ impl Egress {
     /// # Errors
     /// If a thread, its runtime, its resolver or TLS cannot be set up, or a required layer does not hold. No
     /// thread remains.
-    pub fn start(settings: EgressSettings) -> Result<Self, EgressError> {
+    pub fn start(settings: EgressConfig) -> Result<Self, EgressError> {
         let tls = settings.roots.client_config()?;
         let settings = Arc::new(settings);
         let (mut threads, mut posture) = (Vec::new(), None);
@@ -230,7 +230,7 @@ struct RequestJob {
 
 /// The life of a thread.
 fn work(
-    settings: &EgressSettings,
+    settings: &EgressConfig,
     tls: Arc<ClientConfig>,
     mut queue: mpsc::Receiver<Job>,
     ready: &blocking::SyncSender<Result<Posture, EgressError>>,
@@ -250,7 +250,7 @@ fn work(
 
 /// Everything that needs a file, a thread or a new descriptor of the runtime, and then the confinement.
 fn set_up(
-    settings: &EgressSettings,
+    settings: &EgressConfig,
     tls: Arc<ClientConfig>,
 ) -> Result<(Runtime, Client, ProvenThread), EgressError> {
     let runtime = tokio::runtime::Builder::new_current_thread()

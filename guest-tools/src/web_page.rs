@@ -26,7 +26,7 @@ use std::borrow::Cow;
 
 use self::{
     charset::Declaration,
-    kind::{Kind, MediaType},
+    kind::{BodyKind, MediaType},
     links::Links,
     markdown::Style,
     tree::{ROOT, Tree},
@@ -124,17 +124,17 @@ pub fn read_page(source: PageSource<'_>, format: PageFormat, effort: PageEffort)
     let header = MediaType::parse(source.content_type.unwrap_or_default());
     let (kind, media_type) = kind::kind_of(source.bytes, &header);
     let declaration = match kind {
-        Kind::Html => Declaration::Meta,
-        Kind::Xml => Declaration::Xml,
-        Kind::Text => Declaration::Absent,
-        Kind::Image => return WebPage::of(media_type, PageContent::Image),
-        Kind::Pdf => return pdf_page(source.bytes, media_type),
-        Kind::Other => return WebPage::of(media_type, PageContent::Unshown),
+        BodyKind::Html => Declaration::Meta,
+        BodyKind::Xml => Declaration::Xml,
+        BodyKind::Text => Declaration::Absent,
+        BodyKind::Image => return WebPage::of(media_type, PageContent::Image),
+        BodyKind::Pdf => return pdf_page(source.bytes, media_type),
+        BodyKind::Other => return WebPage::of(media_type, PageContent::Unshown),
     };
     let domain = url::Url::parse(source.url).ok();
     let domain = domain.as_ref().and_then(url::Url::domain).and_then(|host| host.rsplit('.').next());
     let (text, charset) = charset::decode(source.bytes, header.charset.as_deref(), declaration, domain);
-    let mut page = if kind == Kind::Html {
+    let mut page = if kind == BodyKind::Html {
         html_page(&text, source.url, format, effort)
     } else {
         WebPage::of(String::new(), PageContent::Text(characters::visible(&text)))

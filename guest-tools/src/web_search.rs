@@ -12,8 +12,8 @@ mod tests;
 use portcullis_sdk::{ToolContext, ToolError, ToolOutput, tool, transfer};
 
 use self::{
-    answer::Provider,
-    results::{Terms, choose, list},
+    answer::SearchProvider,
+    results::{ResultFilter, choose, list},
 };
 
 /// Reads the answer that the host sends. A step of `web_search`.
@@ -39,8 +39,8 @@ pub async fn web_search_read(
     if status >= 400 {
         return Ok(ToolOutput::text(refusal::message(&bytes)));
     }
-    let provider = Provider::of(provider);
+    let provider = SearchProvider::of(provider);
     let answer = provider.read(&bytes).map_err(ToolError::failed)?;
-    let terms = Terms { max_results: usize::try_from(max_results).unwrap_or(usize::MAX), site, since };
+    let terms = ResultFilter { max_results: usize::try_from(max_results).unwrap_or(usize::MAX), site, since };
     Ok(list(&choose(&answer.found, terms), &answer.silent))
 }

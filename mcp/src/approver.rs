@@ -32,7 +32,7 @@ const DENY: &str = "deny";
 const COLUMNS: usize = 72;
 
 /// How long before the registry's own timeout the question ends, so that it can still be withdrawn.
-const BEFORE_TIMEOUT: Duration = Duration::from_secs(5);
+const WITHDRAWAL_MARGIN: Duration = Duration::from_secs(5);
 
 /// Approver that asks the person behind a client.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl ClientApprover {
             requested_schema: schema(SessionApprovals::may_keep(request))?,
         };
         let asking = ServerRequest::ElicitRequest(ElicitRequest::new(params));
-        let time = APPROVAL_TIMEOUT.saturating_sub(BEFORE_TIMEOUT);
+        let time = APPROVAL_TIMEOUT.saturating_sub(WITHDRAWAL_MARGIN);
         match elicitation::ask(&self.peer, asking, time).await {
             Ok(ClientResult::ElicitResult(result)) => Some(result),
             _ => None,

@@ -3,11 +3,11 @@
 use portcullis_tools::ToolRegistry;
 use rmcp::model::Tool;
 
-use super::{McpError, tool_catalog::Dialect};
+use super::{McpError, tool_catalog::ToolListFormat};
 
 /// All tools for a client, in order of name.
 pub(super) fn tools(registry: &ToolRegistry) -> Result<Vec<Tool>, McpError> {
-    let offer = Dialect::Mcp.tools(registry);
+    let offer = ToolListFormat::Mcp.tools(registry);
     for remark in offer.remarks {
         tracing::warn!("{remark}");
     }

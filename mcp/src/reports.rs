@@ -27,7 +27,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
 
 /// How long a call must have been without progress before its client gets a heartbeat. The registry sends one every
 /// 5 s; it does not know of reports that a tool sends to the client itself.
-const SILENCE: Duration = Duration::from_secs(4);
+const HEARTBEAT_MIN_GAP: Duration = Duration::from_secs(4);
 
 /// Relative step of a sign of life: progress numbers must grow, but this one means no progress.
 const HEARTBEAT_STEP: f64 = 1e-9;
@@ -84,7 +84,7 @@ impl Reports {
     async fn send(&self, mut reports: mpsc::Receiver<CallReport>, over: CancellationToken) {
         let mut last: f64 = 0.0;
         let mut last_total = None;
-        let mut spoken = Instant::now();
+        let mut last_report_at = Instant::now();
         let mut questions = FuturesUnordered::new();
         loop {
             let report = tokio::select! {
@@ -99,7 +99,7 @@ impl Reports {
             };
             let sent = match report {
                 None => return,
-                Some(CallReport::Alive) if spoken.elapsed() < SILENCE => Ok(()),
+                Some(CallReport::Alive) if last_report_at.elapsed() < HEARTBEAT_MIN_GAP => Ok(()),
                 Some(CallReport::Alive) => {
                     // Slightly above the last number, as the protocol requires, so that the tool's own
                     // numbers can continue.
@@ -107,7 +107,7 @@ impl Reports {
                     self.progress(last, last_total, None).await
                 }
                 Some(CallReport::Progress { progress, total, message }) => {
-                    (last_total, spoken) = (total, Instant::now());
+                    (last_total, last_report_at) = (total, Instant::now());
                     // The protocol wants each number above the last; a tool may begin with 0.
                     let above =
                         progress.filter(|progress| *progress > last || (last == 0.0 && *progress == 0.0));

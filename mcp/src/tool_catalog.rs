@@ -1,12 +1,12 @@
 //! Offers a registry's tools to a client, in the form of the client's interface.
 
 use portcullis_tools::{RegisteredTool, ToolRegistry, audit::Confinement, policy::ToolOrigin};
-use portcullis_types::{FunctionDecl, JsonSchema, ProfileError, SafetyTier, SchemaProfile};
+use portcullis_types::{DialectError, FunctionDecl, JsonSchema, SafetyTier, SchemaDialect};
 use serde_json::{Map, Value, json};
 
 /// A client interface that takes tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub enum ToolListFormat {
     /// The `tools` of OpenAI's chat completions, which take any schema.
     OpenAi,
     /// The same in strict mode: the model's arguments must follow the schema.
@@ -37,7 +37,7 @@ pub struct OfferedTools {
     pub remarks: Vec<String>,
 }
 
-impl Dialect {
+impl ToolListFormat {
     /// All tools for this client, in the form of its request.
     #[must_use]
     pub fn offer(self, registry: &ToolRegistry) -> Offer {
@@ -71,14 +71,14 @@ impl Dialect {
         OfferedTools { tools, remarks }
     }
 
-    fn tool(self, registry: &ToolRegistry, tool: &RegisteredTool) -> Result<Value, ProfileError> {
+    fn tool(self, registry: &ToolRegistry, tool: &RegisteredTool) -> Result<Value, DialectError> {
         let parameters = &tool.decl().parameters;
         Ok(match self {
             Self::OpenAi => openai(tool, parameters, None),
-            Self::OpenAiStrict => openai(tool, &SchemaProfile::OpenAiStrict.render(parameters)?, Some(true)),
-            Self::Anthropic => anthropic(tool, &SchemaProfile::Anthropic.render(parameters)?, true),
-            Self::Gemini => gemini(tool, &SchemaProfile::Gemini.render(parameters)?),
-            Self::Mcp => mcp(registry, tool, &SchemaProfile::Mcp.render(parameters)?),
+            Self::OpenAiStrict => openai(tool, &SchemaDialect::OpenAiStrict.render(parameters)?, Some(true)),
+            Self::Anthropic => anthropic(tool, &SchemaDialect::Anthropic.render(parameters)?, true),
+            Self::Gemini => gemini(tool, &SchemaDialect::Gemini.render(parameters)?),
+            Self::Mcp => mcp(registry, tool, &SchemaDialect::Mcp.render(parameters)?),
         })
     }
 
@@ -185,8 +185,13 @@ mod tests {
         }
     }
 
-    const ALL: [Dialect; 5] =
-        [Dialect::OpenAi, Dialect::OpenAiStrict, Dialect::Anthropic, Dialect::Gemini, Dialect::Mcp];
+    const ALL: [ToolListFormat; 5] = [
+        ToolListFormat::OpenAi,
+        ToolListFormat::OpenAiStrict,
+        ToolListFormat::Anthropic,
+        ToolListFormat::Gemini,
+        ToolListFormat::Mcp,
+    ];
 
     fn with(meta: ToolMeta) -> (tempfile::TempDir, ToolRegistry) {
         let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n[tools.odd]\nenabled = true\n"));
@@ -218,29 +223,29 @@ mod tests {
     #[test]
     fn a_schema_beyond_strict_mode_is_offered_loosely_or_left_out() {
         let (_state, registry) = with(ToolMeta { idempotent: true, ..ToolMeta::default() });
-        let found = |client: Dialect| {
+        let found = |client: ToolListFormat| {
             let Offer { request, remarks } = client.offer(&registry);
             let tools = match client {
-                Dialect::Gemini => request[0]["functionDeclarations"].clone(),
-                Dialect::Mcp => request["tools"].clone(),
+                ToolListFormat::Gemini => request[0]["functionDeclarations"].clone(),
+                ToolListFormat::Mcp => request["tools"].clone(),
                 _ => request,
             };
             let named = |tool: &&Value| tool["name"] == "odd" || tool["function"]["name"] == "odd";
             let tool = tools.as_array().expect("a list").iter().find(named).cloned();
             (tool, remarks)
         };
-        let (tool, remarks) = found(Dialect::OpenAi);
+        let (tool, remarks) = found(ToolListFormat::OpenAi);
         assert_eq!((&tool.expect("offered")["function"]["strict"], remarks.len()), (&Value::Null, 0));
-        for client in [Dialect::OpenAiStrict, Dialect::Anthropic] {
+        for client in [ToolListFormat::OpenAiStrict, ToolListFormat::Anthropic] {
             let (tool, remarks) = found(client);
             let tool = tool.expect("offered");
             assert!(tool["strict"] == false || tool["function"]["strict"] == false, "{tool}");
             assert!(remarks[0].starts_with("`odd` is not in strict mode: profile `"), "{remarks:?}");
         }
-        let (tool, remarks) = found(Dialect::Gemini);
+        let (tool, remarks) = found(ToolListFormat::Gemini);
         assert_eq!((tool, remarks.len()), (None, 1));
         assert!(remarks[0].starts_with("`odd` is left out: profile `gemini`"), "{remarks:?}");
-        let (tool, remarks) = found(Dialect::Mcp);
+        let (tool, remarks) = found(ToolListFormat::Mcp);
         let tool = tool.expect("offered");
         assert_eq!((&tool["title"], &tool["outputSchema"]["type"]), (&json!("Odd"), &json!("object")));
         assert_eq!(

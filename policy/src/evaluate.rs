@@ -6,7 +6,7 @@ use portcullis_types::{Access, GuestPath, RoleKind};
 use serde::Serialize;
 
 use crate::{
-    Approval, Denial, DenialCode, FlowLabel, Grant, GrantLimits, GrantedMount, MetFlowRule, RunFacts,
+    Approval, Denial, DenialCode, FlowLabel, Grant, GrantLimits, GrantedMount, MatchedFlowRule, RunFacts,
     ShellGrant, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, flow, network::check_url,
 };
 
@@ -99,9 +99,9 @@ impl WorkspaceSecurityPolicy {
             shell: shell.map(|shell| ShellGrant::of(shell, assignment.memory, self.shared_shell_network())),
             flow: None,
         };
-        grant.flow = self.flow_met(&grant, request.run);
+        grant.flow = self.strictest_flow_match(&grant, request.run);
         match &grant.flow {
-            Some(met) if met.approval == Approval::Deny => return Err(flow_denied(request, met)),
+            Some(matched) if matched.approval == Approval::Deny => return Err(flow_denied(request, matched)),
             Some(_) => grant.approval = Approval::Ask,
             None => {}
         }
@@ -111,8 +111,8 @@ impl WorkspaceSecurityPolicy {
     /// The strictest flow rule that a call with this grant meets in a run that has read this; none if it meets
     /// none. [`Self::authorize`] applies it; a caller asks again where time has passed since.
     #[must_use]
-    pub fn flow_met(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<MetFlowRule> {
-        flow::met(&self.effective().flow, grant, run)
+    pub fn strictest_flow_match(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<MatchedFlowRule> {
+        flow::strictest_match(&self.effective().flow, grant, run)
     }
 
     /// The flow rule by which a run that has read this may not use the network, or not unasked; none if no rule says so.
@@ -172,15 +172,15 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-fn flow_denied(request: &CallRequest<'_>, met: &MetFlowRule) -> Denial {
+fn flow_denied(request: &CallRequest<'_>, matched: &MatchedFlowRule) -> Denial {
     let RunFacts { agent, run, .. } = request.run;
     Denial {
         code: DenialCode::FlowDenied,
-        rule: met.rule.clone(),
+        rule: matched.rule.clone(),
         subject: request.tool.name.to_string(),
         hint: format!(
             "call `{}` of this run (`{run}` of `{agent}`) read `{}`; begin a new run for it",
-            met.call_id, met.label
+            matched.call_id, matched.label
         ),
     }
 }

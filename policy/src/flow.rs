@@ -120,7 +120,7 @@ pub struct RunFacts<'a> {
 
 /// The flow rule that a call meets. A rule that denies goes before one that asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct MetFlowRule {
+pub struct MatchedFlowRule {
     /// The rule, as `flow[vault -> shell]`: the label that the run has, and the sink that the call has.
     pub rule: String,
     /// The label.
@@ -132,18 +132,22 @@ pub struct MetFlowRule {
 }
 
 /// The strictest of the rules that a call of this run meets with this grant.
-pub(crate) fn met(rules: &BTreeSet<FlowRule>, grant: &Grant, run: &RunFacts<'_>) -> Option<MetFlowRule> {
-    let met = rules.iter().filter_map(|rule| {
+pub(crate) fn strictest_match(
+    rules: &BTreeSet<FlowRule>,
+    grant: &Grant,
+    run: &RunFacts<'_>,
+) -> Option<MatchedFlowRule> {
+    let matches = rules.iter().filter_map(|rule| {
         let label = rule.after.iter().find(|label| run.labels.contains_key(*label))?;
         let sink = rule.then.iter().find(|sink| sink.is_in(grant))?;
-        Some(MetFlowRule {
+        Some(MatchedFlowRule {
             rule: rule_name(label, sink),
             label: label.clone(),
             call_id: run.labels.get(label)?.clone(),
             approval: rule.approval,
         })
     });
-    met.reduce(|strictest, next| if next.approval > strictest.approval { next } else { strictest })
+    matches.reduce(|strictest, next| if next.approval > strictest.approval { next } else { strictest })
 }
 
 /// The rule by which a run with this label may not use the network, or not unasked.

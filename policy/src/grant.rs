@@ -6,7 +6,7 @@ use portcullis_types::Access;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Approval, GrantedSecret, MemoryBytes, MetFlowRule, MountName, NetworkGrant, OutputBytes, ProfileName,
+    Approval, GrantedSecret, MatchedFlowRule, MemoryBytes, MountName, NetworkGrant, OutputBytes, ProfileName,
     RequestedSubject, ShellGrant, limits::as_millis,
 };
 
@@ -39,7 +39,7 @@ pub struct Grant {
     pub shell: Option<ShellGrant>,
     /// The flow rule that asks about the call, if one does; [`Self::approval`] is `ask` then.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub flow: Option<MetFlowRule>,
+    pub flow: Option<MatchedFlowRule>,
 }
 
 fn has_none(secrets: &Arc<[GrantedSecret]>) -> bool {

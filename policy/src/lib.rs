@@ -63,7 +63,7 @@ pub use denial::{Denial, DenialCode};
 pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
-pub use flow::{FlowLabel, MetFlowRule, RunFacts};
+pub use flow::{FlowLabel, MatchedFlowRule, RunFacts};
 pub use grant::{Grant, GrantLimits, GrantedMount};
 pub use known::KnownTools;
 pub use layer::{AuditSync, RequiredLayer};
@@ -71,9 +71,9 @@ pub use limits::{FileBytes, Limits, MemoryBytes, OutputBytes};
 pub use mount::MountSpec;
 pub use name::{InvalidName, MountName, ProfileName, SecretName};
 pub use network::{
-    Authority, EgressSettings, Host, HostName, HostRule, HttpMethod, InvalidHost, InvalidHostRule,
+    Authority, EgressSettings, HostName, HostRule, HttpMethod, InvalidHost, InvalidHostRule,
     InvalidPrivateEndpoint, InvalidTunnelRule, InvalidUrl, JudgedAddress, JudgedRequest, MAX_URL_BYTES,
-    NetworkGrant, PrivateEndpoint, ResponseBytes, Scheme, ShellNetwork, TunnelRule,
+    NetworkGrant, PrivateEndpoint, ResponseBytes, Scheme, ShellNetwork, TunnelRule, UrlHost,
 };
 pub use operation::Operation;
 pub use policy::WorkspaceSecurityPolicy;

@@ -37,15 +37,15 @@ const DEFAULT_LIMIT: usize = 50;
 #[command(name = "portcullis", version, max_term_width = 100, after_long_help = AFTER_HELP)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonOptions,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
 }
 
 /// The options of every command.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Common options")]
-pub(crate) struct Common {
+#[command(next_help_heading = "CommonOptions options")]
+pub(crate) struct CommonOptions {
     /// The folder that tools work in.
     ///
     /// It contains the policy's mounts. It is made on first use, with a short `shared/README.md` that explains it;

@@ -12,14 +12,14 @@ use std::{
 };
 
 use portcullis_tools::{
-    PolicyFiles, TakenVariables, ToolRegistry, describing_builder, runtime_builder_with, shell::ShellPlace,
+    PolicyFiles, TakenVariables, ToolRegistry, describing_builder, runtime_builder_with, shell::ShellSource,
 };
 use portcullis_types::RunnerBootstrapEnvelope;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 
 use crate::{
-    cli::{Common, Modules, ShellOption},
+    cli::{CommonOptions, Modules, ShellOption},
     error::CliError,
     output::stream,
     sidecar::OWN_PROGRAM,
@@ -36,7 +36,7 @@ static TAKEN: OnceLock<TakenVariables> = OnceLock::new();
 const WORKSPACE_HASH_CHARS: usize = 16;
 
 /// The envelope for the options. It makes no files.
-pub(crate) fn envelope(common: &Common) -> Result<RunnerBootstrapEnvelope, CliError> {
+pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope, CliError> {
     if matches!(common.shell, ShellOption::Socket(_)) && common.shell_token_file.is_none() {
         return Err(CliError::ShellToken);
     }
@@ -88,7 +88,10 @@ fn with_secrets(files: PolicyFiles) -> PolicyFiles {
 }
 
 /// As [`envelope`], with foreign modules.
-pub(crate) fn envelope_with(common: &Common, modules: Modules) -> Result<RunnerBootstrapEnvelope, CliError> {
+pub(crate) fn envelope_with(
+    common: &CommonOptions,
+    modules: Modules,
+) -> Result<RunnerBootstrapEnvelope, CliError> {
     let mut envelope = envelope(common)?;
     envelope.modules = modules.files;
     Ok(envelope)
@@ -109,7 +112,7 @@ pub(crate) fn runtime() -> Result<Runtime, CliError> {
 /// Dropping the future stops what it started.
 pub(crate) async fn registry(
     envelope: &RunnerBootstrapEnvelope,
-    shell: ShellPlace,
+    shell: ShellSource,
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
@@ -135,7 +138,7 @@ pub(crate) async fn describing_registry(
 pub(crate) async fn registry_under(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
-    shell: ShellPlace,
+    shell: ShellSource,
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);

@@ -12,22 +12,22 @@ use std::{
 };
 
 use portcullis_shell_daemon::{DaemonConfig, EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice};
-use portcullis_tools::shell::{ShellPlace, SidecarTerms, StartSidecar, StartedSidecar};
+use portcullis_tools::shell::{ShellSource, SidecarConfig, StartSidecar, StartedSidecar};
 use portcullis_types::ShellPosture;
 
-use crate::cli::{Common, ShellOption};
+use crate::cli::{CommonOptions, ShellOption};
 
 /// The path of this program, valid even if its file was replaced. The program compiles foreign modules,
 /// and is the sidecar of its shell.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// The place of the shell that the options name.
-pub(crate) fn shell_place(common: &Common) -> ShellPlace {
+pub(crate) fn shell_source(common: &CommonOptions) -> ShellSource {
     match &common.shell {
-        ShellOption::Own => ShellPlace::Own(Arc::new(OwnSidecar::new(OWN_PROGRAM))),
-        ShellOption::Host => ShellPlace::Host(Arc::new(OwnSidecar::new(OWN_PROGRAM))),
-        ShellOption::Off => ShellPlace::Nowhere,
-        ShellOption::Socket(path) => ShellPlace::Socket {
+        ShellOption::Own => ShellSource::Own(Arc::new(OwnSidecar::new(OWN_PROGRAM))),
+        ShellOption::Host => ShellSource::Host(Arc::new(OwnSidecar::new(OWN_PROGRAM))),
+        ShellOption::Off => ShellSource::Nowhere,
+        ShellOption::Socket(path) => ShellSource::Socket {
             path: path.clone(),
             // The options are refused without it.
             token_file: common.shell_token_file.clone().unwrap_or_default(),
@@ -50,8 +50,8 @@ impl OwnSidecar {
 }
 
 impl StartSidecar for OwnSidecar {
-    fn start(&self, terms: &SidecarTerms) -> io::Result<StartedSidecar> {
-        let SidecarTerms { policy, workspace, state, private, ca, unconfined } = terms;
+    fn start(&self, terms: &SidecarConfig) -> io::Result<StartedSidecar> {
+        let SidecarConfig { policy, workspace, state, private, ca, unconfined } = terms;
         // The sidecar has another working directory.
         let ca = ca.as_ref().map(std::path::absolute).transpose()?;
         let mut config = DaemonConfig::from_policy(policy, workspace.clone(), state.clone(), private.clone())

@@ -54,7 +54,7 @@ const MAX_CODE_BYTES: u64 = 192 << 20;
 const MAX_REASON_BYTES: usize = 4096;
 
 /// How often the waiting thread checks whether the module is still wanted.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Settings for starting the child.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ fn converse(
             let _ = sender.send(read.map(|_| answer));
         });
         let answer = loop {
-            match answers.recv_timeout(LOOK) {
+            match answers.recv_timeout(POLL_INTERVAL) {
                 Ok(answer) => break answer,
                 Err(RecvTimeoutError::Disconnected) => break Err(io::ErrorKind::BrokenPipe.into()),
                 Err(RecvTimeoutError::Timeout) if !wanted.load(Ordering::Relaxed) => {
@@ -171,12 +171,16 @@ fn converse(
             return Err(WasmError::CompileLimit { limit: format!("{MAX_CODE_BYTES} bytes of code") });
         }
         let status = child.wait().map_err(|source| lost("its end cannot be seen", source))?;
-        verdict(status, answer, limits)
+        compile_result(status, answer, limits)
     })
 }
 
 /// Derives the result from the child's exit status and its answer.
-fn verdict(status: ExitStatus, mut answer: Vec<u8>, limits: &CompileLimits) -> Result<Vec<u8>, WasmError> {
+fn compile_result(
+    status: ExitStatus,
+    mut answer: Vec<u8>,
+    limits: &CompileLimits,
+) -> Result<Vec<u8>, WasmError> {
     if let Some(signal) = status.signal() {
         // A failed allocation or an exhausted stack ends a program by one of these signals.
         let out_of_memory = [Signal::ABORT, Signal::SEGV, Signal::BUS].map(Signal::as_raw).contains(&signal);

@@ -25,8 +25,8 @@ use rustix::{
 
 use super::{
     mode::{self, SavedMode},
+    path_verdict::{Errno, PathVerdict, Violation, split},
     readdir::DirectoryCursor,
-    verdict::{Errno, PathVerdict, Violation, split},
 };
 use crate::{
     links::ExposedFiles,

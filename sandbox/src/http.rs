@@ -31,12 +31,12 @@ use super::{
     control::CallControl,
     guest::GuestState,
     memory::{number, slice, store},
+    path_verdict::Errno,
     preview1::parts,
-    verdict::Errno,
 };
 
 /// How often a waiting thread looks for the end of its call: an epoch does not end a function of the host.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A question of a guest to the host's end.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl GuestHttp {
             return Ok(Err(stopped()));
         }
         loop {
-            match receiver.recv_timeout(LOOK) {
+            match receiver.recv_timeout(POLL_INTERVAL) {
                 Ok(answer) => return Ok(Ok(answer)),
                 Err(RecvTimeoutError::Timeout) => {
                     if let Some(reason) = control.stop_reason() {

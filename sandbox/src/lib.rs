@@ -28,6 +28,7 @@ mod mode;
 mod module;
 mod mount_use;
 pub mod mounts;
+mod path_verdict;
 mod poll;
 mod pool;
 mod preview1;
@@ -39,7 +40,6 @@ mod streams;
 mod ticker;
 mod transfer;
 mod transfer_reader;
-mod verdict;
 mod worker;
 
 pub use compiler::CompileLimits;
@@ -51,8 +51,8 @@ pub use http::{HttpAsk, HttpPort, HttpReply};
 pub use listener::{Listener, StreamFrame};
 pub use module::{EmbeddedModule, GuestModule, MAX_MODULE_BYTES, ModuleDigest};
 pub use mount_use::{BeforeUse, MountRefusal, MountUse};
+pub use path_verdict::Violation;
 pub use runner::{GuestJob, HostWasmToolRunner, RunnerConfig};
 pub use transfer::{Transfer, TransferEnd};
-pub use verdict::Violation;
 
 use transfer::ChunkSink;

@@ -1,7 +1,7 @@
 //! Access to a guest's memory for host functions: every address and length comes from the guest, and is
 //! checked.
 
-use super::verdict::{Errno, PathVerdict};
+use super::path_verdict::{Errno, PathVerdict};
 
 /// Reads a text.
 pub(super) fn text(memory: &[u8], at: i32, len: i32) -> PathVerdict<&str> {

@@ -5,13 +5,13 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{control::CallControl, control::CallStop, verdict::Errno};
+use super::{control::CallControl, control::CallStop, path_verdict::Errno};
 
 /// Limit of the subscriptions in one call. Each costs the host a few bytes.
 const MAX_SUBSCRIPTIONS: usize = 1024;
 
 /// Length of one sleep, so that a cancellation is noticed soon.
-const SLICE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Sizes of `$subscription` and `$event` in `wasi_snapshot_preview1.witx`.
 const SUBSCRIPTION_BYTES: usize = 48;
@@ -61,7 +61,7 @@ impl Subscriptions {
             if left.is_zero() {
                 break;
             }
-            std::thread::sleep(left.min(SLICE));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
         let ready = self.entries.iter().filter(|entry| entry.after <= wait);
         Ok(ready.map(Subscription::event).collect())

@@ -16,9 +16,9 @@ use super::{
     fs::{GuestFs, NameChange, OpenIntent, Slot},
     guest::GuestState,
     memory::{array, number, slice, slice_mut, store, text},
+    path_verdict::{Errno, PathVerdict},
     poll::{self, Subscriptions},
     streams::{read_stream, write_stream},
-    verdict::{Errno, PathVerdict},
 };
 
 const MODULE: &str = "wasi_snapshot_preview1";

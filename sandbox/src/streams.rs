@@ -7,7 +7,7 @@ use super::{
     fs::Slot,
     guest::GuestState,
     memory::{io_vector, number, slice, slice_mut, store},
-    verdict::Errno,
+    path_verdict::Errno,
 };
 
 /// Limit of buffers in one `fd_write` or `fd_read`.

@@ -21,7 +21,7 @@ use super::{
 const CAPACITY: usize = 4;
 
 /// Length of one wait, so that a deadline or a cancellation is noticed soon.
-const SLICE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A transfer, shared by its two ends and their caller.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ impl Transfer {
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, TransferState>) -> MutexGuard<'a, TransferState> {
-        self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0
+        self.changed.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
     }
 }
 

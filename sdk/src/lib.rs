@@ -64,7 +64,7 @@ pub use output::{DescribedData, IntoToolOutput, Json, ToolFailure};
 pub use param::ToolParam;
 pub use portcullis_types::{
     Access, ArgumentRole, CancellationToken, Content, FunctionDecl, GuestPath, HttpRequestHead, JsonSchema,
-    JsonSchemaType, MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES, RoleKind, SafetyTier, SchemaProfile, Tool, ToolArgs,
+    JsonSchemaType, MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES, RoleKind, SafetyTier, SchemaDialect, Tool, ToolArgs,
     ToolContext, ToolDeclaration, ToolError, ToolErrorKind, ToolMeta, ToolOutput, ToolPolicy, async_trait,
 };
 pub use schema::{Definitions, ParamKind};

@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, fs, path::Path};
 
-use portcullis_sdk::{DeclaredTool, SchemaProfile, args, serde_json, tool};
+use portcullis_sdk::{DeclaredTool, SchemaDialect, args, serde_json, tool};
 
 /// Reads the contents of a file at the given path.
 #[tool]
@@ -117,9 +117,9 @@ fn every_tool_has_the_reviewed_schema_in_every_dialect() {
     let tools: [&dyn DeclaredTool; 6] =
         [&file_read_tool(), &file_search_tool(), &draw_tool(), &plant_tool(), &loose_tool(), &fixed_tool()];
     for tool in tools {
-        for profile in SchemaProfile::ALL {
-            let name = format!("{}.{}", tool.spec().name, profile.as_str());
-            let (file, text) = match profile.render(&tool.spec().parameters()) {
+        for dialect in SchemaDialect::ALL {
+            let name = format!("{}.{}", tool.spec().name, dialect.as_str());
+            let (file, text) = match dialect.render(&tool.spec().parameters()) {
                 Ok(schema) => {
                     let text = serde_json::to_string_pretty(&schema).expect("encodes");
                     (format!("{name}.json"), text + "\n")

@@ -67,7 +67,7 @@ pub(crate) struct MemoryUse {
     pub(crate) is_hidden: bool,
     /// The part of `bytes` that is neither private pages nor page tables: shared memory, and the kernel's
     /// memory for mappings.
-    pub(crate) beside_private: u64,
+    pub(crate) shared_and_kernel_bytes: u64,
     /// Set if the sample is no valid count: the reason.
     pub(crate) partial: Option<PartialSample>,
 }
@@ -90,9 +90,9 @@ impl PartialSample {
 
 /// Whether the processes run during the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Motion {
+pub(crate) enum SampledWhile {
     /// They run: the sample must be short.
-    Runs,
+    Running,
     /// They are stopped: the sample must be complete.
     Stopped,
 }
@@ -140,13 +140,13 @@ impl Meter {
         &self,
         processes: &[ProcessEntry],
         limit: u64,
-        motion: Motion,
+        sampled_while: SampledWhile,
         marks: &mut Marks,
     ) -> MemoryUse {
-        let most = if motion == Motion::Runs { MAPPINGS_PER_SAMPLE } else { MOST_MAPPINGS };
+        let most = if sampled_while == SampledWhile::Running { MAPPINGS_PER_SAMPLE } else { MOST_MAPPINGS };
         let mut shared = SharedMemory::new(&self.devices, marks, most);
-        let mut used = self.sample(processes, limit, motion, &mut shared);
-        if motion == Motion::Stopped && used.partial == Some(PartialSample::Lost) {
+        let mut used = self.sample(processes, limit, sampled_while, &mut shared);
+        if sampled_while == SampledWhile::Stopped && used.partial == Some(PartialSample::Lost) {
             // The lost process did not pass anything on: the others are stopped, so it was killed from
             // outside.
             used.partial = None;
@@ -172,7 +172,7 @@ impl Meter {
         &self,
         processes: &[ProcessEntry],
         limit: u64,
-        motion: Motion,
+        sampled_while: SampledWhile,
         shared: &mut SharedMemory<'_>,
     ) -> MemoryUse {
         let (mut own, lost) = ProcessMemory::of_each(processes);
@@ -188,7 +188,7 @@ impl Meter {
         }
         let processes = own.iter_mut().chain(&mut doubtful);
         let Some(MappingTotals { unseen, of_mappings, is_hidden }) =
-            self.add_shared(processes, motion, shared)
+            self.add_shared(processes, sampled_while, shared)
         else {
             return MemoryUse::too_many();
         };
@@ -199,7 +199,7 @@ impl Meter {
                 bytes,
                 doubtful,
                 is_hidden,
-                beside_private: others + of_mappings,
+                shared_and_kernel_bytes: others + of_mappings,
                 partial: PartialSample::of_lost(lost, bytes, limit),
             }
         };
@@ -224,7 +224,7 @@ impl Meter {
     fn add_shared<'own>(
         &self,
         processes: impl Iterator<Item = &'own mut (ProcessEntry, ProcessMemory)>,
-        motion: Motion,
+        sampled_while: SampledWhile,
         shared: &mut SharedMemory<'_>,
     ) -> Option<MappingTotals> {
         let mut mapped = MappingTotals::default();
@@ -242,7 +242,7 @@ impl Meter {
                 Err(UnreadMappings::Failed(error)) => {
                     // Unreadable: count all addresses that could be shared memory. Where the others are
                     // stopped, a process without memory has left none to them.
-                    if motion == Motion::Runs || entry.has_memory() {
+                    if sampled_while == SampledWhile::Running || entry.has_memory() {
                         mapped.unseen += own.not_private;
                     }
                     mapped.is_hidden |= is_refused(&error) && own.could_be_seen(entry);

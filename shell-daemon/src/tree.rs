@@ -240,11 +240,11 @@ pub(crate) struct FrozenTree {
 /// The processes that were stopped.
 #[derive(Debug, Default)]
 struct StoppedProcesses {
-    /// Whether each process ran before. One that the command itself had stopped is not continued.
-    ran: HashMap<Process, bool>,
+    /// Whether each process was running before. One that the command itself had stopped is not continued.
+    was_running: HashMap<Process, bool>,
     groups: HashSet<Pid>,
     /// Processes that were seen to be stopped.
-    stands: HashSet<Process>,
+    confirmed_stopped: HashSet<Process>,
 }
 
 /// Stops everything below `root`, some of which is known, until a sample finds no new process, or more than
@@ -272,11 +272,11 @@ pub(crate) fn freeze(
         let below = Table::read()?.below(root);
         let (mut is_new, mut goes_on) = (false, false);
         for entry in &below.living {
-            if stopped.take(entry) {
+            if stopped.stop_once(entry) {
                 is_new = true;
             } else if entry.is_stopped {
-                stopped.stands.insert(entry.process);
-            } else if stopped.stands.remove(&entry.process) {
+                stopped.confirmed_stopped.insert(entry.process);
+            } else if stopped.confirmed_stopped.remove(&entry.process) {
                 goes_on |= !continued.insert(entry.process);
                 is_new = true;
                 entry.process.signal(Signal::STOP);
@@ -285,7 +285,7 @@ pub(crate) fn freeze(
         if !is_new || goes_on || below.count() > most || Instant::now() >= deadline {
             return Ok(FrozenTree { below, goes_on, stopped });
         }
-        stopped.chase_all(root, deadline);
+        stopped.stop_all_descendants(root, deadline);
     }
 }
 
@@ -305,35 +305,35 @@ impl StoppedProcesses {
         }
         for entry in known {
             // `known` has the state from before the group was stopped.
-            stopped.ran.insert(entry.process, !entry.is_stopped);
+            stopped.was_running.insert(entry.process, !entry.is_stopped);
             entry.process.signal(Signal::STOP);
         }
-        stopped.chase_all(root, deadline);
+        stopped.stop_all_descendants(root, deadline);
         stopped
     }
 
-    fn chase_all(&mut self, root: Process, deadline: Instant) {
+    fn stop_all_descendants(&mut self, root: Process, deadline: Instant) {
         while let Some(above) = entry(root.pid).filter(|above| above.process == root)
-            && self.chase(above)
+            && self.stop_descendants(above)
             && Instant::now() < deadline
         {}
     }
 
     /// Stops a process unless it was stopped before; returns whether it is new.
-    fn take(&mut self, entry: &ProcessEntry) -> bool {
-        if self.ran.contains_key(&entry.process) {
+    fn stop_once(&mut self, entry: &ProcessEntry) -> bool {
+        if self.was_running.contains_key(&entry.process) {
             return false;
         }
         // A process that was started in a stopped group inherits the stop, so it counts as running before.
         let is_in_group = Pid::from_raw(entry.group).is_some_and(|group| self.groups.contains(&group));
-        self.ran.insert(entry.process, !entry.is_stopped || is_in_group);
+        self.was_running.insert(entry.process, !entry.is_stopped || is_in_group);
         entry.process.signal(Signal::STOP);
         true
     }
 
     /// Walks down from `above` and stops each process that it finds; returns whether there was a new one.
     /// Finds none where the kernel keeps no lists of children.
-    fn chase(&mut self, above: ProcessEntry) -> bool {
+    fn stop_descendants(&mut self, above: ProcessEntry) -> bool {
         let mut is_new = false;
         let mut seen = HashSet::new();
         let mut parents = vec![above];
@@ -342,7 +342,7 @@ impl StoppedProcesses {
                 if seen.insert(pid)
                     && let Some(child) = entry(pid)
                 {
-                    is_new |= !child.ended && self.take(&child);
+                    is_new |= !child.ended && self.stop_once(&child);
                     parents.push(child);
                 }
             }
@@ -352,20 +352,20 @@ impl StoppedProcesses {
 }
 
 impl FrozenTree {
-    /// Continues the processes that ran before.
+    /// Continues the processes that were running before.
     pub(crate) fn thaw(self) {
-        let StoppedProcesses { ran, groups, stands: _ } = self.stopped;
+        let StoppedProcesses { was_running, groups, confirmed_stopped: _ } = self.stopped;
         // Children before parents: a running parent would see its children stopped, and a shell with job
         // control would go on with its script.
         let listed = self.below.living.iter().rev().map(|entry| entry.process);
         let seen: HashSet<Process> = self.below.living.iter().map(|entry| entry.process).collect();
-        let others = ran.keys().copied().filter(|process| !seen.contains(process));
-        for process in listed.chain(others).filter(|process| ran.get(process) == Some(&true)) {
+        let others = was_running.keys().copied().filter(|process| !seen.contains(process));
+        for process in listed.chain(others).filter(|process| was_running.get(process) == Some(&true)) {
             process.signal(Signal::CONT);
         }
         // Whole groups only if no process was stopped before; they may have members that are not below the
         // root.
-        if ran.values().all(|ran| *ran) {
+        if was_running.values().all(|running| *running) {
             for group in groups {
                 let _ = rustix::process::kill_process_group(group, Signal::CONT);
             }

@@ -26,4 +26,4 @@ mod world;
 pub use guests::guest;
 pub use stock_container::enter_stock_container;
 #[cfg(feature = "worlds")]
-pub use world::{Answer, World, approving, binary, kernel_or_skip};
+pub use world::{CallOutcome, World, approving, binary, kernel_or_skip};

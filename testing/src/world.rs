@@ -15,7 +15,7 @@ use portcullis_tools::{
     new_call,
     policy::{DEFAULT_POLICY, ToolOrigin},
     runtime_builder,
-    shell::ShellPlace,
+    shell::ShellSource,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolErrorKind};
 use serde_json::Value;
@@ -40,7 +40,7 @@ impl Drop for World {
 
 /// The result of a call, with accessors for assertions.
 #[derive(Debug)]
-pub struct Answer(pub ToolResult);
+pub struct CallOutcome(pub ToolResult);
 
 impl World {
     /// An empty workspace under the shipped policy.
@@ -180,7 +180,7 @@ impl World {
     /// # Panics
     /// If it cannot be built.
     pub async fn registry_with_shell(&self) -> ToolRegistry {
-        let place = ShellPlace::Own(Arc::new(OwnSidecar::new(binary())));
+        let place = ShellSource::Own(Arc::new(OwnSidecar::new(binary())));
         self.builder().await.expect("bootstraps").shell(place).build().expect("builds")
     }
 
@@ -231,7 +231,7 @@ pub fn approving() -> Caller {
     caller
 }
 
-impl Answer {
+impl CallOutcome {
     /// Makes one call as an approving caller.
     pub async fn of(registry: &ToolRegistry, tool: &str, arguments: impl Into<Value>) -> Self {
         let arguments: Value = arguments.into();

@@ -10,7 +10,7 @@ use syn::{Attribute, ReturnType, Type, parse_quote_spanned, spanned::Spanned};
 use crate::{
     kind::Shape,
     literal::Literal,
-    model::{CompanionNames, Default, Model, Param, ToolArgument},
+    model::{ArgumentDefault, CompanionNames, Model, Param, ToolArgument},
     parse::Parsed,
     spec, undocumented,
 };
@@ -45,11 +45,11 @@ fn defaults(facade: &TokenStream, names: &CompanionNames, attrs: &[Attribute], m
         .enumerate()
         .filter_map(|(index, argument)| {
             let value = match argument.default.as_ref()? {
-                Default::Literal(_) => return None,
-                Default::Own => {
+                ArgumentDefault::Literal(_) => return None,
+                ArgumentDefault::Own => {
                     quote_spanned! {shown_at(argument.span)=> ::core::default::Default::default()}
                 }
-                Default::Expr(expr) => quote!(#expr),
+                ArgumentDefault::Expr(expr) => quote!(#expr),
             };
             let name = CompanionNames::default_function(index);
             let ty = argument.shape.value.path(facade);
@@ -231,7 +231,7 @@ fn decode(
     };
     let ty = primitive.path();
     match &argument.default {
-        Some(Default::Literal(default)) => {
+        Some(ArgumentDefault::Literal(default)) => {
             let value = match default {
                 Literal::String(text) => quote!(::std::string::String::from(#text)),
                 Literal::Bool(value) => quote!(#value),

@@ -57,7 +57,7 @@ pub(crate) struct ToolArgument {
     pub(crate) shape: Shape,
     /// The span of the type.
     pub(crate) span: proc_macro2::Span,
-    pub(crate) default: Option<Default>,
+    pub(crate) default: Option<ArgumentDefault>,
     /// The least value of a number.
     pub(crate) min: Option<Literal>,
     /// The greatest value of a number.
@@ -67,7 +67,7 @@ pub(crate) struct ToolArgument {
 }
 
 /// The value of an omitted argument.
-pub(crate) enum Default {
+pub(crate) enum ArgumentDefault {
     /// A primitive's.
     Literal(Literal),
     /// `Default::default()`.

@@ -8,7 +8,7 @@ use crate::{
     expand::{respan, shown_at},
     kind::{JsonPrimitive, ValueType},
     literal::Literal,
-    model::{CompanionNames, Default, Model, RoleAttribute, ToolArgument, ToolHints},
+    model::{ArgumentDefault, CompanionNames, Model, RoleAttribute, ToolArgument, ToolHints},
 };
 
 /// The expression of the tool's `ToolSpec`, usable in a `static`.
@@ -154,13 +154,18 @@ fn kind(facade: &TokenStream, value: &ValueType) -> TokenStream {
     quote!(#facade::ParamKind::#kind)
 }
 
-fn default_value(facade: &TokenStream, names: &CompanionNames, index: usize, value: &Default) -> TokenStream {
+fn default_value(
+    facade: &TokenStream,
+    names: &CompanionNames,
+    index: usize,
+    value: &ArgumentDefault,
+) -> TokenStream {
     match value {
-        Default::Literal(value) => {
+        ArgumentDefault::Literal(value) => {
             let value = literal(facade, value);
             quote!(#facade::DefaultValue::Literal(#value))
         }
-        Default::Own | Default::Expr(_) => {
+        ArgumentDefault::Own | ArgumentDefault::Expr(_) => {
             let structure = &names.structure;
             let default = CompanionNames::default_function(index);
             quote! {

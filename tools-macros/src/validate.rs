@@ -7,7 +7,7 @@ use crate::{
     errors::Errors,
     kind::{self, JsonPrimitive, ParameterKind, Shape},
     literal::{self, Literal},
-    model::{Default, Model, Param, RoleAttribute, ToolArgument, ToolHints},
+    model::{ArgumentDefault, Model, Param, RoleAttribute, ToolArgument, ToolHints},
     parse::{Parsed, ParsedParam},
     suggest::did_you_mean,
 };
@@ -221,15 +221,15 @@ fn default(
     (min, max): (Option<&Literal>, Option<&Literal>),
     one_of: &[String],
     errors: &mut Errors,
-) -> Option<Default> {
+) -> Option<ArgumentDefault> {
     let key = keys.default.as_ref()?;
     if shape.optional {
         errors.at(key, "an `Option` with a default is never `None`: remove the `Option` or the default");
         return None;
     }
     let value = match (shape.primitive(), key) {
-        (None, DefaultKey::Own(_)) => return Some(Default::Own),
-        (None, DefaultKey::Value(expr)) => return Some(Default::Expr(Box::new(expr.clone()))),
+        (None, DefaultKey::Own(_)) => return Some(ArgumentDefault::Own),
+        (None, DefaultKey::Value(expr)) => return Some(ArgumentDefault::Expr(Box::new(expr.clone()))),
         (Some(primitive), DefaultKey::Own(_)) => literal::own(primitive),
         (Some(primitive), DefaultKey::Value(expr)) => errors.ok(literal::of_type(expr, primitive))?,
     };
@@ -244,7 +244,7 @@ fn default(
         }
         _ => {}
     }
-    Some(Default::Literal(value))
+    Some(ArgumentDefault::Literal(value))
 }
 
 fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttribute> {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_egress::Url;
-use portcullis_policy::{DenialCode, Grant, Host, RequestedSubject, ToolFacts};
+use portcullis_policy::{DenialCode, Grant, RequestedSubject, ToolFacts, UrlHost};
 use portcullis_types::{SafetyTier, ToolError};
 use serde::Serialize;
 use serde_json::Value;
@@ -170,7 +170,7 @@ fn origin(subject: &RequestedSubject) -> Option<String> {
     let RequestedSubject::Url { url: text, .. } = subject else { return None };
     let parse = || {
         let url = Url::parse(text).ok()?;
-        let host = Host::parse(url.host_str()?).ok()?;
+        let host = UrlHost::parse(url.host_str()?).ok()?;
         let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
         Some(format!("{}://{host}{port}", url.scheme()))
     };

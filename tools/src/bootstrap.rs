@@ -28,9 +28,9 @@ use crate::{
     sandbox::links::PrivatePaths,
     sandbox::mounts::MountTable,
     sandbox::{CompileLimits, HostWasmToolRunner, RunnerConfig},
-    shell::ShellPlace,
+    shell::ShellSource,
     state,
-    web::{GateTerms, SecretError, SecretPlace, TakenVariables},
+    web::{HttpClientConfig, SecretError, SecretPlace, TakenVariables},
 };
 
 /// The overlay in a workspace, which may only restrict the operator's policy.
@@ -138,7 +138,7 @@ async fn build_from(
         compiler: envelope.compiler.clone(),
         compile_limits: CompileLimits::default(),
     })?;
-    let requests = GateTerms {
+    let requests = HttpClientConfig {
         state: envelope.state.clone(),
         landlock: requirement(&policy, Layer::Landlock),
         seccomp: requirement(&policy, Layer::Seccomp),
@@ -152,7 +152,7 @@ async fn build_from(
         .state(&envelope.state)
         .guests(mounts, runner)
         .default_tools()
-        .shell(shell_place(envelope))
+        .shell(shell_source(envelope))
         .workspace(&envelope.workspace, private.operators());
     for module in [&embedded::CORE, &embedded::SEARCH] {
         builder.add_embedded(module).await?;
@@ -170,12 +170,12 @@ async fn build_from(
 }
 
 /// The running sidecar that the envelope names.
-fn shell_place(envelope: &RunnerBootstrapEnvelope) -> ShellPlace {
+fn shell_source(envelope: &RunnerBootstrapEnvelope) -> ShellSource {
     match &envelope.sidecar {
         Some(SidecarSocket { path, token_file }) => {
-            ShellPlace::Socket { path: path.clone(), token_file: token_file.clone() }
+            ShellSource::Socket { path: path.clone(), token_file: token_file.clone() }
         }
-        None => ShellPlace::Nowhere,
+        None => ShellSource::Nowhere,
     }
 }
 

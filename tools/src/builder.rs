@@ -23,17 +23,17 @@ use crate::{
     rates::Rates,
     registry::{BuildFindings, ToolRegistry},
     sandbox::{EmbeddedModule, HostWasmToolRunner, WasmError, mounts::MountTable},
-    shell::{ShellBackend, ShellPlace, SidecarTerms},
+    shell::{ShellBackend, ShellSource, SidecarConfig},
     slots::CallSlots,
     state,
     table::{ServedTools, ToolTable},
-    web::{EgressGate, GateTerms},
+    web::{HttpClientConfig, HttpClientHandle},
 };
 
 mod registration;
 
 /// The policy in force, and the tools that it is about.
-struct Known {
+struct PolicyAndTools {
     policy: Arc<WorkspaceSecurityPolicy>,
     /// Weak: one of these tools holds this, and would keep itself and all others alive.
     tools: Weak<ServedTools>,
@@ -53,12 +53,12 @@ pub struct RegistryBuilder {
     /// Modules whose tools are steps of operations.
     steps: Vec<ShippedModule>,
     /// The start of the host's HTTP client. Without it no tool makes requests.
-    gate: Option<GateTerms>,
+    http_client: Option<HttpClientConfig>,
     foreign: Vec<ForeignModule>,
     refused: Vec<RefusedModule>,
     /// Names of tools that are added later.
     awaited: Vec<ToolName>,
-    shell: ShellPlace,
+    shell: ShellSource,
     /// The host folder of the mounts, and paths that no mount may touch. Without them there is no shell.
     workspace: Option<(PathBuf, Vec<PathBuf>)>,
 }
@@ -77,11 +77,11 @@ impl RegistryBuilder {
             hooks: Vec::new(),
             modules: Vec::new(),
             steps: Vec::new(),
-            gate: None,
+            http_client: None,
             foreign: Vec::new(),
             refused: Vec::new(),
             awaited: Vec::new(),
-            shell: ShellPlace::Nowhere,
+            shell: ShellSource::Nowhere,
             workspace: None,
         }
     }
@@ -161,7 +161,7 @@ impl RegistryBuilder {
 
     /// Sets where the commands of `shell_exec` run. Default: at the sidecar that the envelope names, else
     /// nowhere.
-    pub fn shell(mut self, place: ShellPlace) -> Self {
+    pub fn shell(mut self, place: ShellSource) -> Self {
         self.shell = place;
         self
     }
@@ -218,8 +218,8 @@ impl RegistryBuilder {
     }
 
     /// Sets how the host's HTTP client is started, and adds `web_fetch` and, with a provider in the policy, `web_search`.
-    pub(crate) fn requests(mut self, terms: GateTerms) -> Self {
-        self.gate = Some(terms);
+    pub(crate) fn requests(mut self, terms: HttpClientConfig) -> Self {
+        self.http_client = Some(terms);
         self
     }
 
@@ -258,14 +258,14 @@ impl RegistryBuilder {
         registration.natives(self.natives)?;
         registration.capabilities(self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
-            let ca = self.gate.as_ref().and_then(|gate| gate.ca.clone());
+            let ca = self.http_client.as_ref().and_then(|http_client| http_client.ca.clone());
             let terms = sidecar_terms(&policy, &state, workspace, private, ca);
             registration.shell(ShellBackend::new(&self.shell, terms), policy.shell())?;
         }
         registration.shipped_modules(self.modules)?;
         let has_steps = !self.steps.is_empty();
-        let gate = self.gate.map(|terms| Arc::new(EgressGate::new(terms)));
-        registration.operations(self.steps, gate.as_ref(), policy.search())?;
+        let http_client = self.http_client.map(|terms| Arc::new(HttpClientHandle::new(terms)));
+        registration.operations(self.steps, http_client.as_ref(), policy.search())?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
         registration.output_read(&outputs, still_granted(Arc::clone(&known)))?;
@@ -283,7 +283,7 @@ impl RegistryBuilder {
         log_recovery(&recovery, &refused);
         // Set after all tools are registered and before any is called.
         let tools = Arc::new(ServedTools::new(tools));
-        let _ = known.set(Known { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });
+        let _ = known.set(PolicyAndTools { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });
         let host = Host {
             tools,
             mounts: self.mounts.unwrap_or_default(),
@@ -293,9 +293,9 @@ impl RegistryBuilder {
             slots: Arc::new(CallSlots::new(policy.concurrency())),
             rates: Arc::new(Rates::new(policy.calls_per_minute())),
             labels: Arc::default(),
-            gate,
+            http_client,
             hooks: Hooks::new(self.hooks),
-            steps: None,
+            operation_steps: None,
             policy,
         };
         let setup = BuildFindings { refused, idle, lock, state };
@@ -343,9 +343,9 @@ fn sidecar_terms(
     workspace: PathBuf,
     private: Vec<PathBuf>,
     ca: Option<PathBuf>,
-) -> SidecarTerms {
+) -> SidecarConfig {
     let (policy, state) = (Arc::new(policy.clone()), state.to_owned());
-    SidecarTerms { policy, workspace, state, private, ca, unconfined: false }
+    SidecarConfig { policy, workspace, state, private, ca, unconfined: false }
 }
 
 fn sync_mode(policy: &WorkspaceSecurityPolicy) -> SyncMode {
@@ -357,9 +357,9 @@ fn sync_mode(policy: &WorkspaceSecurityPolicy) -> SyncMode {
 
 /// Whether the policy in force would still grant what a stored output was made with: its tool may still be
 /// called and would get every mount of that grant. A tool that is not registered gets nothing.
-fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
+fn still_granted(known: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
     Arc::new(move |stored| {
-        let Some(Known { policy, tools }) = known.get() else { return false };
+        let Some(PolicyAndTools { policy, tools }) = known.get() else { return false };
         let Some(tools) = tools.upgrade() else { return false };
         let tools = tools.snapshot();
         let tool = stored["tool"].as_str().and_then(|tool| tools.get(tool));

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use portcullis_types::{
@@ -15,6 +15,7 @@ use portcullis_types::{
 
 use crate::{
     approval::{ApprovalPolicy, Approver},
+    audit::Text,
     sandbox::TransferEnd,
     slots::CallSlot,
     web::FetchedResponse,
@@ -73,7 +74,7 @@ pub struct Caller {
     /// The slot of the enclosing call, if a tool makes this call.
     pub(crate) slot: Option<CallSlot>,
     /// Set where the call is a step of an operation.
-    pub(crate) step: Option<OperationStep>,
+    pub(crate) operation_step: Option<OperationStep>,
     /// Whether the client chose the agent's name itself.
     pub(crate) is_named_by_itself: bool,
 }
@@ -99,6 +100,20 @@ pub(crate) struct OperationStep {
     pub(crate) response: Option<FetchedResponse>,
 }
 
+/// What the steps of an operation take over from its call.
+pub(crate) struct OperationContext {
+    /// The id that joins the rows of the call and its steps.
+    pub(crate) operation_id: Option<Text>,
+    /// Whether an approver has approved of the call, its steps' grants in view.
+    pub(crate) is_approved: bool,
+    pub(crate) time_limit: Duration,
+    pub(crate) deadline: Instant,
+    /// The slot of the call, in which the steps run.
+    pub(crate) slot: CallSlot,
+    /// Takes the steps' progress.
+    pub(crate) on_progress: Option<ProgressFn>,
+}
+
 impl Caller {
     /// A caller with the defaults.
     #[must_use]
@@ -117,7 +132,7 @@ impl Caller {
             on_event: None,
             on_stderr: None,
             slot: None,
-            step: None,
+            operation_step: None,
             is_named_by_itself: false,
         }
     }
@@ -151,7 +166,7 @@ impl Caller {
     /// Approver and approval policy stay the same too: a tool is no way around them.
     #[must_use]
     pub fn nested(ctx: &ToolContext) -> Self {
-        let parent = ctx.extensions.get::<Parent>();
+        let parent = ctx.extensions.get::<NestingContext>();
         let base = match parent {
             Some(parent) => {
                 parent.has_called.store(true, Ordering::Relaxed);
@@ -165,7 +180,7 @@ impl Caller {
             // A tool passes on reports of its own calls itself.
             on_update: None,
             on_progress: None,
-            step: None,
+            operation_step: None,
             ..base
         }
     }
@@ -194,7 +209,7 @@ impl fmt::Debug for Caller {
 
 /// The caller and slot of a native tool's call, stored in the tool's context.
 #[derive(Debug)]
-pub(crate) struct Parent {
+pub(crate) struct NestingContext {
     pub(crate) caller: Caller,
     /// Whether the tool has made nested calls.
     pub(crate) has_called: Arc<AtomicBool>,

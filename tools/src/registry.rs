@@ -53,7 +53,7 @@ impl ToolRegistry {
     /// The registry of this host. Operations call their steps in a separate registry.
     pub(crate) fn new(mut host: Host, steps: Option<ToolTable>, findings: BuildFindings) -> Self {
         let findings = Arc::new(findings);
-        host.steps =
+        host.operation_steps =
             steps.map(|steps| Arc::new(Self { host: host.of_steps(steps), findings: Arc::clone(&findings) }));
         Self { host, findings }
     }
@@ -106,7 +106,7 @@ impl ToolRegistry {
     /// Goes on where another registry stops: what runs have read under it counts under this one, also what calls
     /// read that still run there. For a registry that takes another's place while its callers go on.
     pub fn continue_runs_of(&self, other: &Self) {
-        self.host.labels.join(&other.host.labels);
+        self.host.labels.share_with(&other.host.labels);
     }
 
     /// The tools at this moment, by name.
@@ -229,8 +229,8 @@ impl ToolRegistry {
     /// # Errors
     /// `unavailable`, with the reason for the operator: then no request is made.
     pub async fn egress_posture(&self) -> Option<Result<Posture, ToolError>> {
-        let gate = self.host.gate.as_ref().filter(|_| self.host.policy.has_network())?;
-        Some(gate.client().await.map(|client| client.posture().clone()))
+        let http_client = self.host.http_client.as_ref().filter(|_| self.host.policy.has_network())?;
+        Some(http_client.client().await.map(|client| client.posture().clone()))
     }
 
     /// The findings of building the registry.

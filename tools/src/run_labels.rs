@@ -62,7 +62,7 @@ struct CallUnderWay {
 /// A call under way, with the marks of what it has read. Its labels are added to its run when this is dropped, also
 /// where the caller has left and the result is lost.
 #[derive(Debug)]
-pub(crate) struct ReadingCall {
+pub(crate) struct RunningCallLabels {
     labels: Arc<RunLabels>,
     call: Arc<CallUnderWay>,
 }
@@ -106,7 +106,7 @@ impl RunLabels {
         call_id: &str,
         grant: &Grant,
         (policy, deadline): (&WorkspaceSecurityPolicy, Instant),
-    ) -> ReadingCall {
+    ) -> RunningCallLabels {
         let rules =
             grant.mounts.iter().map(|mount| policy.network_rule_after(&FlowLabel::of_mount(&mount.name)));
         let rules: Vec<Option<String>> = rules.collect();
@@ -129,11 +129,11 @@ impl RunLabels {
             carried: Mutex::default(),
         });
         lock(&self.shared()).under_way.push(Arc::clone(&call));
-        ReadingCall { labels: Arc::clone(self), call }
+        RunningCallLabels { labels: Arc::clone(self), call }
     }
 
     /// Remembers what others remember, from now on together with them, and keeps its own.
-    pub(crate) fn join(&self, others: &Self) {
+    pub(crate) fn share_with(&self, others: &Self) {
         let theirs = others.shared();
         let mine = std::mem::replace(&mut *lock(&self.remembered), Arc::clone(&theirs));
         if !Arc::ptr_eq(&mine, &theirs) {
@@ -236,7 +236,7 @@ fn not_ended(rule: &str, error: &SidecarError) -> MountRefusal {
     }
 }
 
-impl ReadingCall {
+impl RunningCallLabels {
     /// The caller's run with what others have read, this call left out.
     pub(crate) fn facts_of_others<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         self.labels.facts_with(caller, |call, _label| !Arc::ptr_eq(call, &self.call))
@@ -272,24 +272,24 @@ impl ReadingCall {
     }
 
     /// Marks every mount: nothing tells which of them the call uses.
-    pub(crate) fn uses_all(&self) {
+    pub(crate) fn mark_all_mounts_used(&self) {
         (0..self.call.mounts.len()).for_each(|index| self.call.used.mark(index));
     }
 
     /// Marks the network. Before a request is sent, so that nothing of its response comes first.
-    pub(crate) fn reads_web(&self) {
+    pub(crate) fn mark_web_read(&self) {
         self.call.web.store(true, Ordering::Release);
     }
 
     /// Marks the secrets of these names. Before a request that carries them is sent.
-    pub(crate) fn carries(&self, names: &[Text]) {
+    pub(crate) fn mark_secrets_sent(&self, names: &[Text]) {
         let named = |secret: &&GrantedSecret| names.iter().any(|name| **name == *secret.name.as_str());
         let carried = self.call.secrets.iter().filter(named).map(|secret| secret.name.clone());
         lock(&self.call.carried).extend(carried);
     }
 }
 
-impl Drop for ReadingCall {
+impl Drop for RunningCallLabels {
     fn drop(&mut self) {
         lock(&self.labels.shared()).end(&self.call);
     }
@@ -302,7 +302,7 @@ mod tests {
 
     use super::*;
 
-    fn call(labels: &Arc<RunLabels>, caller: &Caller, id: &str, mounts: &[&str]) -> ReadingCall {
+    fn call(labels: &Arc<RunLabels>, caller: &Caller, id: &str, mounts: &[&str]) -> RunningCallLabels {
         let mounts = mounts
             .iter()
             .map(|name| GrantedMount { name: MountName::parse(name).expect("a name"), access: Access::Read });
@@ -316,7 +316,7 @@ mod tests {
             carried: Mutex::default(),
         });
         lock(&labels.shared()).under_way.push(Arc::clone(&call));
-        ReadingCall { labels: Arc::clone(labels), call }
+        RunningCallLabels { labels: Arc::clone(labels), call }
     }
 
     fn labels_of(labels: &RunLabels, run: &str) -> Vec<(String, String)> {
@@ -334,7 +334,7 @@ mod tests {
         let labels = Arc::default();
         let run = Caller::new("a", "1");
         for id in ["c1", "c2"] {
-            call(&labels, &run, id, &["vault"]).uses_all();
+            call(&labels, &run, id, &["vault"]).mark_all_mounts_used();
         }
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
         assert_eq!(labels_of(&labels, "2"), []);
@@ -346,15 +346,15 @@ mod tests {
     fn a_call_under_way_brings_what_it_has_read_so_far() {
         let labels = Arc::default();
         let run = Caller::new("a", "1");
-        let reading = call(&labels, &run, "c1", &["tmp", "vault"]);
+        let running = call(&labels, &run, "c1", &["tmp", "vault"]);
         assert_eq!(labels_of(&labels, "1"), []);
-        reading.used().mark(1);
+        running.used().mark(1);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
         assert_eq!(labels_of(&labels, "2"), []);
         // The run is over, and its call goes on: it reads for what follows.
         labels.end_run(&run.owner());
-        reading.reads_web();
-        drop(reading);
+        running.mark_web_read();
+        drop(running);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1"), label("web", "c1")]);
         assert!(lock(&labels.shared()).under_way.is_empty());
     }
@@ -363,16 +363,16 @@ mod tests {
     fn labels_outlast_what_collects_them() {
         let (before, after) = (Arc::default(), Arc::new(RunLabels::default()));
         let (one, other) = (Caller::new("a", "1"), Caller::new("a", "2"));
-        call(&before, &one, "c1", &["vault"]).uses_all();
+        call(&before, &one, "c1", &["vault"]).mark_all_mounts_used();
         let begun_before = call(&before, &other, "c2", &["vault"]);
-        call(&after, &other, "c3", &["tmp"]).uses_all();
-        after.join(&before);
-        after.join(&before);
-        begun_before.uses_all();
+        call(&after, &other, "c3", &["tmp"]).mark_all_mounts_used();
+        after.share_with(&before);
+        after.share_with(&before);
+        begun_before.mark_all_mounts_used();
         assert_eq!(labels_of(&after, "1"), [label("vault", "c1")]);
         assert_eq!(labels_of(&after, "2"), [label("vault", "c2"), label("mount:tmp", "c3")]);
         drop(begun_before);
-        call(&before, &one, "c4", &["tmp"]).uses_all();
+        call(&before, &one, "c4", &["tmp"]).mark_all_mounts_used();
         for labels in [&before, &after] {
             assert_eq!(labels_of(labels, "1"), [label("vault", "c1"), label("mount:tmp", "c4")]);
             assert_eq!(labels_of(labels, "2"), [label("vault", "c2"), label("mount:tmp", "c3")]);
@@ -382,9 +382,9 @@ mod tests {
     #[test]
     fn labels_of_a_forgotten_run_hold_for_all_runs() {
         let labels = Arc::default();
-        call(&labels, &Caller::new("a", "first"), "c1", &["vault"]).uses_all();
+        call(&labels, &Caller::new("a", "first"), "c1", &["vault"]).mark_all_mounts_used();
         for number in 0..MAX_REMEMBERED_RUNS {
-            call(&labels, &Caller::new("a", number.to_string()), "c2", &["tmp"]).uses_all();
+            call(&labels, &Caller::new("a", number.to_string()), "c2", &["tmp"]).mark_all_mounts_used();
         }
         assert!(labels_of(&labels, "first").contains(&label("vault", "c1")));
         assert!(labels_of(&labels, "another").contains(&label("vault", "c1")));

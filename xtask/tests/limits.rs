@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 const IN_OTHER_WORDS: [(&str, &str); 4] = [
     ("MAX_ENDS_BEYOND_CAPACITY", "a sum of products of another constant"),
     ("PAUSES", "the row names the unit once for both"),
-    ("BEFORE_TIMEOUT", "the row has what is left of the approval's time"),
+    ("WITHDRAWAL_MARGIN", "the row has what is left of the approval's time"),
     ("MAX_STDIN_BYTES", "the row says \"and one byte\""),
 ];
 
@@ -191,11 +191,12 @@ fn the_agents_manual_has_the_limits_of_a_provider() {
 #[test]
 fn a_heartbeat_is_not_swallowed_by_the_one_before_it() {
     let (_, constants) = workspace();
-    let time = |file: &str| match of_file(&constants, "SILENCE", file).as_deref() {
+    let time = |name: &str, file: &str| match of_file(&constants, name, file).as_deref() {
         Some([Value::Time(time)]) => *time,
-        other => panic!("SILENCE in {file}: {other:?}"),
+        other => panic!("{name} in {file}: {other:?}"),
     };
-    assert!(time("mcp/src/reports.rs") < time("tools/src/pipeline/heartbeat.rs"));
+    let interval = time("HEARTBEAT_INTERVAL", "tools/src/pipeline/heartbeat.rs");
+    assert!(time("HEARTBEAT_MIN_GAP", "mcp/src/reports.rs") < interval);
 }
 
 /// The root, and all constants of the workspace.

@@ -16,7 +16,7 @@ use super::types::{AgentTool, ToolContext, ToolError, ToolResult};
 /// `shell_exec`, with or without these.
 #[must_use]
 pub fn default_tools() -> Vec<Box<dyn AgentTool>> {
-    let shipped = portcullis_tools::native::useful_tools().into_iter();
+    let shipped = portcullis_tools::native::tools_for_models().into_iter();
     shipped.map(|tool| -> Box<dyn AgentTool> { Box::new(ShippedTool::new(tool)) }).collect()
 }
 

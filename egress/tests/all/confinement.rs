@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_confine::{LayerStatus, SyscallOutcome};
-use portcullis_egress::{Limits, NameSettings};
+use portcullis_egress::{NameSettings, RequestLimits};
 
 use crate::world::{Asked, Authority, Client, Server, assert_code, loopback, ok};
 
@@ -28,7 +28,7 @@ async fn a_port_that_is_not_named_is_closed() {
     // The name server's port is open to names alone.
     let names = NameSettings::of_servers(vec![loopback(other.port)]);
     let client = Client::with(&[named.port], names, &Authority::new().pem);
-    let judge = Arc::new(Asked { limits: Limits::default(), ..Asked::default() });
+    let judge = Arc::new(Asked { limits: RequestLimits::default(), ..Asked::default() });
     client.get(&named.url("/"), &judge).await.unwrap();
     assert_code(client.get(&other.url("/"), &judge).await, "port_closed");
     assert_eq!(other.requests(), 0);

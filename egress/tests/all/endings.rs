@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_egress::{CancellationToken, Judge, Limits, Method, Refusal, Request, Url};
+use portcullis_egress::{CancellationToken, Judge, Method, Refusal, Request, RequestLimits, Url};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::world::{Asked, Client, Server, assert_code, ok, send};
@@ -27,7 +27,7 @@ fn until_closed(stream: &mut TcpStream) {
     let _closed = stream.read_to_end(&mut Vec::new());
 }
 
-fn judge(limits: Limits) -> Arc<Asked> {
+fn judge(limits: RequestLimits) -> Arc<Asked> {
     Arc::new(Asked { limits, ..Asked::default() })
 }
 
@@ -39,7 +39,7 @@ async fn cancelling_closes_the_connection() {
     let cancel = CancellationToken::new();
     let request = Request::get(server.url("/").parse().unwrap());
     let (result, ()) =
-        tokio::join!(client.egress.send(judge(Limits::default()), request, cancel.clone()), async {
+        tokio::join!(client.egress.send(judge(RequestLimits::default()), request, cancel.clone()), async {
             assert_eq!(heard.recv().await, Some("begun"));
             cancel.cancel();
         });
@@ -52,7 +52,7 @@ async fn dropping_a_request_closes_the_connection() {
     let (told, mut heard) = unbounded_channel();
     let server = hanging(told);
     let client = Client::new(&[server.port]);
-    let (judge, url) = (judge(Limits::default()), server.url("/"));
+    let (judge, url) = (judge(RequestLimits::default()), server.url("/"));
     tokio::select! {
         result = client.get(&url, &judge) => panic!("{result:?}"),
         begun = heard.recv() => assert_eq!(begun, Some("begun")),
@@ -65,7 +65,7 @@ async fn dropping_the_client_closes_its_connections() {
     let (told, mut heard) = unbounded_channel();
     let server = hanging(told);
     let client = Client::new(&[server.port]);
-    let judge = judge(Limits::default());
+    let judge = judge(RequestLimits::default());
     let url = server.url("/");
     {
         let mut request = std::pin::pin!(client.get(&url, &judge));
@@ -88,7 +88,7 @@ async fn a_dripping_body_ends_at_the_deadline() {
             let _elapsed = never.recv_timeout(Duration::from_millis(10));
         }
     });
-    let limits = Limits { total: Duration::from_millis(300), ..Limits::default() };
+    let limits = RequestLimits { total: Duration::from_millis(300), ..RequestLimits::default() };
     let result = Client::new(&[server.port]).get(&server.url("/"), &judge(limits)).await;
     assert_code(result, "total_timeout");
 }
@@ -96,7 +96,7 @@ async fn a_dripping_body_ends_at_the_deadline() {
 #[tokio::test]
 async fn a_silent_server_ends_at_its_deadline() {
     let server = Server::start(|_head, stream| until_closed(stream));
-    let limits = Limits { first_byte: Duration::from_millis(100), ..Limits::default() };
+    let limits = RequestLimits { first_byte: Duration::from_millis(100), ..RequestLimits::default() };
     let result = Client::new(&[server.port]).get(&server.url("/"), &judge(limits)).await;
     assert_code(result, "first_byte_timeout");
 }
@@ -110,7 +110,7 @@ async fn dripping_headers_end_at_their_deadline() {
             let _elapsed = never.recv_timeout(Duration::from_millis(10));
         }
     });
-    let limits = Limits { first_byte: Duration::from_millis(300), ..Limits::default() };
+    let limits = RequestLimits { first_byte: Duration::from_millis(300), ..RequestLimits::default() };
     let result = Client::new(&[server.port]).get(&server.url("/"), &judge(limits)).await;
     assert_code(result, "first_byte_timeout");
 }
@@ -122,7 +122,7 @@ async fn many_requests_at_a_time_have_their_own_answers() {
         send(stream, ok(path).as_bytes());
     });
     let client = Client::new(&[server.port]);
-    let judge = judge(Limits::default());
+    let judge = judge(RequestLimits::default());
     let answers = (0..60).map(|number| {
         let (client, judge, path) = (&client, &judge, format!("/{number}"));
         let url = server.url(&path);
@@ -136,7 +136,7 @@ async fn requests_beyond_the_queue_are_refused_at_once() {
     let (told, mut heard) = unbounded_channel();
     let server = hanging(told);
     let client = Client::new(&[server.port]);
-    let (judge, url) = (judge(Limits::default()), server.url("/"));
+    let (judge, url) = (judge(RequestLimits::default()), server.url("/"));
     let mut waiting: Vec<_> = (0..300).map(|_| Box::pin(client.get(&url, &judge))).collect();
     // Each is polled once, so that each has a place or is refused.
     let mut refused = 0;
@@ -165,8 +165,8 @@ impl Judge for Panicking {
         Ok(())
     }
 
-    fn limits(&self) -> Limits {
-        Limits::default()
+    fn limits(&self) -> RequestLimits {
+        RequestLimits::default()
     }
 }
 
@@ -177,7 +177,7 @@ async fn a_panic_ends_its_own_request_only() {
     let request = Request::get(server.url("/").parse().unwrap());
     let result = client.egress.send(Arc::new(Panicking), request, CancellationToken::new()).await;
     assert_code(result, "stopped");
-    client.get(&server.url("/"), &judge(Limits::default())).await.unwrap();
+    client.get(&server.url("/"), &judge(RequestLimits::default())).await.unwrap();
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn requests_on_one_thread_take_turns() {
     let (told, mut heard) = unbounded_channel();
     let (slow, quick) = (hanging(told), Server::answering(ok("hi")));
     let client = Client::new(&[slow.port, quick.port]);
-    let (judge, url) = (judge(Limits::default()), slow.url("/"));
+    let (judge, url) = (judge(RequestLimits::default()), slow.url("/"));
     let mut waiting = std::pin::pin!(client.get(&url, &judge));
     tokio::select! {
         result = &mut waiting => panic!("{result:?}"),

@@ -3,12 +3,12 @@
 
 use std::{io::Write as _, sync::Arc, time::Duration};
 
-use portcullis_egress::Limits;
+use portcullis_egress::RequestLimits;
 
 use crate::world::{Asked, Client, Server, ask, assert_code, ok};
 
 async fn body_of(answer: &str) -> Result<String, &'static str> {
-    let response = ask(answer, Limits::default()).await.map_err(|error| error.code())?;
+    let response = ask(answer, RequestLimits::default()).await.map_err(|error| error.code())?;
     Ok(String::from_utf8(response.body.to_vec()).unwrap())
 }
 
@@ -88,7 +88,7 @@ async fn other_protocols_are_no_response() {
     }
     let upgrade = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
     assert_eq!(body_of(upgrade).await, Err("response_framing"));
-    assert_code(ask("", Limits::default()).await, "response_truncated");
+    assert_code(ask("", RequestLimits::default()).await, "response_truncated");
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn interim_responses_without_end_stop_at_the_deadline() {
     });
     let quick = Server::answering(ok("hi"));
     let client = Client::new(&[endless.port, quick.port]);
-    let limits = Limits { first_byte: Duration::from_millis(500), ..Limits::default() };
+    let limits = RequestLimits { first_byte: Duration::from_millis(500), ..RequestLimits::default() };
     let judge = Arc::new(Asked { limits, ..Asked::default() });
     let (endless, quick) = (endless.url("/"), quick.url("/"));
     // The others on the thread go on meanwhile.

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use portcullis_egress::{Limits, Request};
+use portcullis_egress::{Request, RequestLimits};
 
 use crate::world::{Asked, Client, Server, ask, assert_code, ok, redirect, send};
 
@@ -29,7 +29,7 @@ async fn a_loop_of_redirects_ends() {
     let result = Client::new(&[server.port]).get(&server.url("/"), &judge).await;
     assert_code(result, "too_many_redirects");
     assert_eq!(server.requests(), 6);
-    let none = Limits { max_redirects: 0, ..Limits::default() };
+    let none = RequestLimits { max_redirects: 0, ..RequestLimits::default() };
     assert_code(ask(redirect("/again"), none).await, "too_many_redirects");
 }
 
@@ -47,10 +47,10 @@ async fn a_redirect_leads_to_no_other_scheme() {
         "view-source:http://127.0.0.1/",
         "about:blank",
     ] {
-        assert_code(ask(redirect(location), Limits::default()).await, "scheme_forbidden");
+        assert_code(ask(redirect(location), RequestLimits::default()).await, "scheme_forbidden");
     }
-    assert_code(ask(redirect("http://127.0.0.1:1/"), Limits::default()).await, "port_closed");
-    assert_code(ask(redirect("http://["), Limits::default()).await, "redirect_invalid");
+    assert_code(ask(redirect("http://127.0.0.1:1/"), RequestLimits::default()).await, "port_closed");
+    assert_code(ask(redirect("http://["), RequestLimits::default()).await, "redirect_invalid");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn only_a_location_of_a_redirect_is_followed() {
         "200 OK\r\nlink: </next>; rel=canonical",
     ] {
         let answer = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
-        assert_eq!(ask(answer, Limits::default()).await.unwrap().redirects, 0, "{head}");
+        assert_eq!(ask(answer, RequestLimits::default()).await.unwrap().redirects, 0, "{head}");
     }
 }
 
@@ -120,10 +120,10 @@ async fn only_a_location_of_a_redirect_is_followed() {
 async fn a_redirect_with_two_or_unreadable_targets_is_refused() {
     for head in ["location: /a\r\nlocation: /b", "location: http://a b/", "location: http://[::1"] {
         let answer = format!("HTTP/1.1 302 Found\r\n{head}\r\ncontent-length: 0\r\n\r\n");
-        assert_code(ask(answer, Limits::default()).await, "redirect_invalid");
+        assert_code(ask(answer, RequestLimits::default()).await, "redirect_invalid");
     }
     let not_text = b"HTTP/1.1 302 Found\r\nlocation: /\xff\xfe\r\ncontent-length: 0\r\n\r\n";
-    assert_code(ask(not_text.as_slice(), Limits::default()).await, "redirect_invalid");
+    assert_code(ask(not_text.as_slice(), RequestLimits::default()).await, "redirect_invalid");
 }
 
 /// What a page puts into a target cannot end the request's line or add a header.

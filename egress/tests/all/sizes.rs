@@ -4,7 +4,7 @@
 use std::{io::Write as _, sync::Arc};
 
 use flate2::{Compression, write::GzEncoder};
-use portcullis_egress::{ContentCoding, Limits};
+use portcullis_egress::{ContentCoding, RequestLimits};
 
 use crate::world::{Asked, Client, Server, ask, assert_code, send};
 
@@ -18,7 +18,7 @@ fn zipped(bytes: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_compressed_body_is_unpacked_and_counted() {
-    let response = ask(zipped(&[b'a'; 10_000]), Limits::default()).await.unwrap();
+    let response = ask(zipped(&[b'a'; 10_000]), RequestLimits::default()).await.unwrap();
     assert_eq!((response.body.len(), response.coding), (10_000, ContentCoding::Gzip));
     assert!(response.wire_bytes < 100, "{}", response.wire_bytes);
 }
@@ -27,7 +27,7 @@ async fn a_compressed_body_is_unpacked_and_counted() {
 async fn a_compression_bomb_is_refused() {
     let bomb = zipped(&vec![0; 64 << 20]);
     assert!(bomb.len() < 128 << 10);
-    assert_code(ask(bomb, Limits::default()).await, "decoded_too_large");
+    assert_code(ask(bomb, RequestLimits::default()).await, "decoded_too_large");
 }
 
 /// 64 MiB of zeros in 53 bytes, as `zlib.brotliCompressSync` of Node.js writes them.
@@ -45,8 +45,8 @@ fn brotli(body: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_brotli_bomb_is_refused() {
-    assert_code(ask(brotli(BROTLI_BOMB), Limits::default()).await, "decoded_too_large");
-    let wide = Limits { response_bytes: 64 << 20, ..Limits::default() };
+    assert_code(ask(brotli(BROTLI_BOMB), RequestLimits::default()).await, "decoded_too_large");
+    let wide = RequestLimits { response_bytes: 64 << 20, ..RequestLimits::default() };
     assert_eq!(ask(brotli(BROTLI_BOMB), wide).await.unwrap().body.len(), 64 << 20);
 }
 
@@ -55,19 +55,19 @@ async fn a_brotli_bomb_is_refused() {
 async fn a_brotli_window_beyond_the_standard_is_refused() {
     // "hello" with a window of 1 GiB.
     let large = [0x11, 0x1e, 0x08, 0x00, 0x02, 0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x03];
-    assert_code(ask(brotli(&large), Limits::default()).await, "coding_invalid");
+    assert_code(ask(brotli(&large), RequestLimits::default()).await, "coding_invalid");
     // The first byte alone in its piece.
     let chunks = [b"1\r\n\x11\r\na\r\n", &large[1..], b"\r\n0\r\n\r\n"].concat();
     let head = b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ntransfer-encoding: chunked\r\n\r\n";
-    assert_code(ask([&head[..], &chunks].concat(), Limits::default()).await, "coding_invalid");
+    assert_code(ask([&head[..], &chunks].concat(), RequestLimits::default()).await, "coding_invalid");
 }
 
 #[tokio::test]
 async fn bytes_after_a_compressed_body_are_refused() {
     let hello = [0x0b, 0x02, 0x80, b'h', b'e', b'l', b'l', b'o', 0x03];
-    assert_eq!(&ask(brotli(&hello), Limits::default()).await.unwrap().body[..], b"hello");
+    assert_eq!(&ask(brotli(&hello), RequestLimits::default()).await.unwrap().body[..], b"hello");
     let more = [&hello[..], b"hidden"].concat();
-    assert_code(ask(brotli(&more), Limits::default()).await, "coding_invalid");
+    assert_code(ask(brotli(&more), RequestLimits::default()).await, "coding_invalid");
 }
 
 #[tokio::test]
@@ -92,16 +92,16 @@ async fn a_coding_that_was_not_offered_is_refused() {
         ["deflate", "zstd", "gzip, gzip", "br, gzip", "identity, br", "gzip\r\ncontent-encoding: br"]
     {
         let answer = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\n\r\nhi");
-        assert_code(ask(answer, Limits::default()).await, "coding_unsupported");
+        assert_code(ask(answer, RequestLimits::default()).await, "coding_unsupported");
     }
     let damaged = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nplain";
-    assert_code(ask(damaged, Limits::default()).await, "coding_invalid");
+    assert_code(ask(damaged, RequestLimits::default()).await, "coding_invalid");
 }
 
 #[tokio::test]
 async fn headers_without_end_are_refused() {
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(101));
-    assert_code(ask(many, Limits::default()).await, "headers_too_large");
+    assert_code(ask(many, RequestLimits::default()).await, "headers_too_large");
     let server = Server::start(|_head, stream| {
         send(stream, b"HTTP/1.1 200 OK\r\nx: ");
         while stream.write_all(&[b'a'; 4096]).is_ok() {}
@@ -118,7 +118,7 @@ async fn a_body_without_end_is_refused() {
             let piece = format!("1000\r\n{}\r\n", "a".repeat(0x1000));
             while stream.write_all(piece.as_bytes()).is_ok() {}
         });
-        let limits = Limits { wire_bytes: 256 << 10, ..Limits::default() };
+        let limits = RequestLimits { wire_bytes: 256 << 10, ..RequestLimits::default() };
         let judge = Arc::new(Asked { limits, ..Asked::default() });
         let result = Client::new(&[server.port]).get(&server.url("/"), &judge).await;
         assert_code(result, "response_too_large");

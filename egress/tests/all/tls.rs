@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_egress::{FetchError, Limits, NameSettings, Response};
+use portcullis_egress::{FetchError, NameSettings, RequestLimits, Response};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
@@ -114,7 +114,7 @@ async fn a_server_that_does_not_speak_tls_is_left() {
     let server = Server::listen(|mut stream, _count| {
         let _closed = std::io::copy(&mut stream, &mut std::io::sink());
     });
-    let limits = Limits { connect: Duration::from_millis(100), ..Limits::default() };
+    let limits = RequestLimits { connect: Duration::from_millis(100), ..RequestLimits::default() };
     let judge = Arc::new(Asked { limits, ..Asked::default() });
     let url = format!("https://127.0.0.1:{}/", server.port);
     assert_code(Client::new(&[server.port]).get(&url, &judge).await, "connect_timeout");

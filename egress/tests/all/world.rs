@@ -18,8 +18,8 @@ use std::{
 
 use portcullis_confine::{Canary, Layer, Requirement, probe_kernel};
 use portcullis_egress::{
-    CancellationToken, Credential, Egress, EgressSettings, FetchError, Judge, Limits, Method, NameSettings,
-    Refusal, Request, Response, SystemRoots, TrustedRoots, Url,
+    CancellationToken, Credential, Egress, EgressConfig, FetchError, Judge, Method, NameSettings, Refusal,
+    Request, RequestLimits, Response, SystemRoots, TrustedRoots, Url,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -96,7 +96,7 @@ pub(crate) fn redirect(location: &str) -> String {
 /// Lets everything through but some addresses, and keeps the questions.
 #[derive(Default)]
 pub(crate) struct Asked {
-    pub(crate) limits: Limits,
+    pub(crate) limits: RequestLimits,
     pub(crate) refused: Vec<IpAddr>,
     pub(crate) questions: Mutex<Vec<String>>,
     pub(crate) credentials: Vec<Credential>,
@@ -138,7 +138,7 @@ impl Judge for Asked {
         url.port().is_some_and(|port| self.audience.contains(&port))
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> RequestLimits {
         self.limits.clone()
     }
 }
@@ -194,7 +194,7 @@ impl Client {
 
     pub(crate) fn with(ports: &[u16], names: NameSettings, authority: &str) -> Self {
         let state = tempfile::tempdir().unwrap();
-        let settings = EgressSettings {
+        let settings = EgressConfig {
             canary: Canary::create(state.path()).unwrap(),
             landlock: requirement(Layer::Landlock),
             seccomp: requirement(Layer::Seccomp),
@@ -231,7 +231,7 @@ fn requirement(layer: Layer) -> Requirement {
 }
 
 /// Asks a server that always gives this answer, under these limits.
-pub(crate) async fn ask(answer: impl Into<Vec<u8>>, limits: Limits) -> Result<Response, FetchError> {
+pub(crate) async fn ask(answer: impl Into<Vec<u8>>, limits: RequestLimits) -> Result<Response, FetchError> {
     let server = Server::answering(answer);
     let judge = Arc::new(Asked { limits, ..Asked::default() });
     Client::new(&[server.port]).get(&server.url("/"), &judge).await

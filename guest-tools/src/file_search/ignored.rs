@@ -101,7 +101,7 @@ impl IgnoreRules {
     }
 
     /// The verdict of the files on an entry.
-    pub(super) fn verdict(&self, guest: &str, is_directory: bool) -> IgnoreVerdict {
+    pub(super) fn matched(&self, guest: &str, is_directory: bool) -> IgnoreVerdict {
         for kind in IgnoreFile::ALL {
             let files = self.scopes.iter().rev().flat_map(|scope| &scope.files);
             for (_, rules) in files.filter(|(file, _)| *file == kind) {

@@ -206,7 +206,7 @@ impl FileWalk {
                 return verdict.is_whitelist();
             }
         }
-        match self.rules.verdict(guest, is_directory) {
+        match self.rules.matched(guest, is_directory) {
             IgnoreVerdict::Ignored => self.ignored += 1,
             IgnoreVerdict::Asked => return true,
             IgnoreVerdict::Unnamed if name.starts_with('.') => self.hidden += 1,

@@ -6,7 +6,7 @@ use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
 /// What a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BodyKind {
     /// HTML, or XHTML.
     Html,
     /// Text that is returned as it is: plain text, JSON, source code.
@@ -57,24 +57,26 @@ impl MediaType {
 }
 
 /// The kind of a body and its media type.
-pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (Kind, String) {
+pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (BodyKind, String) {
     if let Some((kind, essence)) = by_signature(bytes) {
         return (kind, essence.to_owned());
     }
     let essence = header.essence.as_str();
     let named = match essence {
-        "text/html" | "application/xhtml+xml" => Some(Kind::Html),
-        "text/xml" | "application/xml" | "image/svg+xml" => Some(Kind::Xml),
-        _ if essence.ends_with("+xml") => Some(Kind::Xml),
-        _ if essence.starts_with("text/") || essence.ends_with("+json") => Some(Kind::Text),
-        _ if TEXT_TYPES.contains(&essence) => Some(Kind::Text),
+        "text/html" | "application/xhtml+xml" => Some(BodyKind::Html),
+        "text/xml" | "application/xml" | "image/svg+xml" => Some(BodyKind::Xml),
+        _ if essence.ends_with("+xml") => Some(BodyKind::Xml),
+        _ if essence.starts_with("text/") || essence.ends_with("+json") => Some(BodyKind::Text),
+        _ if TEXT_TYPES.contains(&essence) => Some(BodyKind::Text),
         // Names that say no more than "bytes": the bytes decide.
         "" | "application/octet-stream" | "application/unknown" | "unknown/unknown" | "*/*" => None,
-        _ => Some(Kind::Other),
+        _ => Some(BodyKind::Other),
     };
     match named {
-        Some(Kind::Text | Kind::Xml | Kind::Html) if !header.is_wide() && is_binary(bytes, MANY) => {
-            (Kind::Other, known(essence))
+        Some(BodyKind::Text | BodyKind::Xml | BodyKind::Html)
+            if !header.is_wide() && is_binary(bytes, MAX_CONTROLS_PER_MILLE) =>
+        {
+            (BodyKind::Other, known(essence))
         }
         // Servers send pages as plain text by mistake, but text/plain that begins like a page is most often
         // its source, asked for as such.
@@ -106,31 +108,31 @@ fn known(essence: &str) -> String {
 }
 
 /// The kinds that their first bytes name.
-fn by_signature(bytes: &[u8]) -> Option<(Kind, &'static str)> {
+fn by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
     let is_webp = bytes.len() > 12 && bytes.starts_with(b"RIFF") && &bytes[8..12] == b"WEBP";
     Some(match bytes {
-        [b'%', b'P', b'D', b'F', b'-', ..] => (Kind::Pdf, "application/pdf"),
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => (Kind::Image, "image/png"),
-        [0xff, 0xd8, 0xff, ..] => (Kind::Image, "image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => (Kind::Image, "image/gif"),
-        _ if is_webp => (Kind::Image, "image/webp"),
+        [b'%', b'P', b'D', b'F', b'-', ..] => (BodyKind::Pdf, "application/pdf"),
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => (BodyKind::Image, "image/png"),
+        [0xff, 0xd8, 0xff, ..] => (BodyKind::Image, "image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => (BodyKind::Image, "image/gif"),
+        _ if is_webp => (BodyKind::Image, "image/webp"),
         _ => return None,
     })
 }
 
 /// The kind of a body whose header says nothing.
-fn by_text(bytes: &[u8], essence: &str) -> (Kind, String) {
-    if is_binary(bytes, ANY) {
-        return (Kind::Other, known(essence));
+fn by_text(bytes: &[u8], essence: &str) -> (BodyKind, String) {
+    if is_binary(bytes, NO_CONTROLS) {
+        return (BodyKind::Other, known(essence));
     }
     let start = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     if start.starts_with(b"<?xml") && !begins_html(&start[..start.len().min(512)]) {
-        return (Kind::Xml, "text/xml".to_owned());
+        return (BodyKind::Xml, "text/xml".to_owned());
     }
     if begins_html(start) {
-        return (Kind::Html, "text/html".to_owned());
+        return (BodyKind::Html, "text/html".to_owned());
     }
-    (Kind::Text, "text/plain".to_owned())
+    (BodyKind::Text, "text/plain".to_owned())
 }
 
 /// Whether a text begins as pages do, after comments; or, for XHTML, has `<html` near.
@@ -172,8 +174,8 @@ fn begins_html(start: &[u8]) -> bool {
 
 /// How many control characters make a body binary, in thousandths of its beginning: where it is said to be text, a
 /// stray one is a fault of the page.
-const MANY: usize = 50;
-const ANY: usize = 0;
+const MAX_CONTROLS_PER_MILLE: usize = 50;
+const NO_CONTROLS: usize = 0;
 
 /// Whether the first bytes are no text in any encoding: control characters that no text has. UTF-16 has NUL
 /// bytes, and is known by its byte order mark.
@@ -191,48 +193,48 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(header: &str, bytes: &[u8], expected: (Kind, &str)) {
+    fn check(header: &str, bytes: &[u8], expected: (BodyKind, &str)) {
         let (kind, essence) = kind_of(bytes, &MediaType::parse(header));
         assert_eq!((kind, essence.as_str()), expected);
     }
 
     #[test]
     fn the_header_names_the_kind_of_a_text() {
-        check("text/html; charset=utf-8", b"x", (Kind::Html, "text/html"));
-        check("APPLICATION/XHTML+XML", b"x", (Kind::Html, "application/xhtml+xml"));
-        check("application/json", b"<html>", (Kind::Text, "application/json"));
-        check("application/ld+json", b"{}", (Kind::Text, "application/ld+json"));
-        check("text/plain", b"<!doctype html>", (Kind::Text, "text/plain"));
-        check("application/rss+xml", b"<rss/>", (Kind::Xml, "application/rss+xml"));
-        check("image/svg+xml", b"<svg/>", (Kind::Xml, "image/svg+xml"));
-        check("application/zip", b"PK\x03\x04", (Kind::Other, "application/zip"));
-        check("video/mp4", b"text", (Kind::Other, "video/mp4"));
+        check("text/html; charset=utf-8", b"x", (BodyKind::Html, "text/html"));
+        check("APPLICATION/XHTML+XML", b"x", (BodyKind::Html, "application/xhtml+xml"));
+        check("application/json", b"<html>", (BodyKind::Text, "application/json"));
+        check("application/ld+json", b"{}", (BodyKind::Text, "application/ld+json"));
+        check("text/plain", b"<!doctype html>", (BodyKind::Text, "text/plain"));
+        check("application/rss+xml", b"<rss/>", (BodyKind::Xml, "application/rss+xml"));
+        check("image/svg+xml", b"<svg/>", (BodyKind::Xml, "image/svg+xml"));
+        check("application/zip", b"PK\x03\x04", (BodyKind::Other, "application/zip"));
+        check("video/mp4", b"text", (BodyKind::Other, "video/mp4"));
     }
 
     #[test]
     fn unmistakable_bytes_win_over_the_header() {
-        check("text/html", b"%PDF-1.7", (Kind::Pdf, "application/pdf"));
-        check("text/plain", b"\x89PNG\r\n\x1a\n..", (Kind::Image, "image/png"));
-        check("", b"\xff\xd8\xff\xe0", (Kind::Image, "image/jpeg"));
-        check("image/png", b"RIFF\0\0\0\0WEBPVP8 ", (Kind::Image, "image/webp"));
+        check("text/html", b"%PDF-1.7", (BodyKind::Pdf, "application/pdf"));
+        check("text/plain", b"\x89PNG\r\n\x1a\n..", (BodyKind::Image, "image/png"));
+        check("", b"\xff\xd8\xff\xe0", (BodyKind::Image, "image/jpeg"));
+        check("image/png", b"RIFF\0\0\0\0WEBPVP8 ", (BodyKind::Image, "image/webp"));
     }
 
     #[test]
     fn binary_data_is_never_shown_as_text() {
-        check("text/html", b"\0\x01\x02", (Kind::Other, "text/html"));
-        check("image/png", b"not an image", (Kind::Other, "image/png"));
-        check("", b"\x7fELF\x02\x01", (Kind::Other, "application/octet-stream"));
-        check("text/plain", b"\xff\xfea\0", (Kind::Text, "text/plain"));
+        check("text/html", b"\0\x01\x02", (BodyKind::Other, "text/html"));
+        check("image/png", b"not an image", (BodyKind::Other, "image/png"));
+        check("", b"\x7fELF\x02\x01", (BodyKind::Other, "application/octet-stream"));
+        check("text/plain", b"\xff\xfea\0", (BodyKind::Text, "text/plain"));
     }
 
     #[test]
     fn a_body_without_a_type_is_known_by_its_beginning() {
-        check("", b"\n <!-- x --> <!DOCTYPE html>", (Kind::Html, "text/html"));
-        check("application/octet-stream", b"<p>x", (Kind::Html, "text/html"));
-        check("", b"<?xml version='1.0'?><feed/>", (Kind::Xml, "text/xml"));
-        check("", b"<?xml version='1.0'?><html xmlns='x'>", (Kind::Html, "text/html"));
-        check("nonsense", b"<pre", (Kind::Text, "text/plain"));
-        check("", b"", (Kind::Text, "text/plain"));
+        check("", b"\n <!-- x --> <!DOCTYPE html>", (BodyKind::Html, "text/html"));
+        check("application/octet-stream", b"<p>x", (BodyKind::Html, "text/html"));
+        check("", b"<?xml version='1.0'?><feed/>", (BodyKind::Xml, "text/xml"));
+        check("", b"<?xml version='1.0'?><html xmlns='x'>", (BodyKind::Html, "text/html"));
+        check("nonsense", b"<pre", (BodyKind::Text, "text/plain"));
+        check("", b"", (BodyKind::Text, "text/plain"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(super) const MAX_CONSIDERED: usize = 1_000;
 
 /// The interface of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Provider {
+pub(super) enum SearchProvider {
     Searxng,
     Brave,
     Tavily,
@@ -29,7 +29,7 @@ pub(super) struct Found {
 
 /// An answer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ProviderAnswer {
     pub(super) found: Vec<Found>,
     /// The engines behind the provider that did not answer, as it names them.
     pub(super) silent: Vec<String>,
@@ -53,7 +53,7 @@ enum Texts {
     Html,
 }
 
-impl Provider {
+impl SearchProvider {
     /// The provider of this name. The tool's schema has checked it.
     pub(super) fn of(name: &str) -> Self {
         match name {
@@ -69,7 +69,7 @@ impl Provider {
     ///
     /// # Errors
     /// The reason why it is none, in words.
-    pub(super) fn read(self, bytes: &[u8]) -> Result<Answer, String> {
+    pub(super) fn read(self, bytes: &[u8]) -> Result<ProviderAnswer, String> {
         if self == Self::Duckduckgo {
             return duckduckgo::read(&String::from_utf8_lossy(bytes));
         }
@@ -93,7 +93,7 @@ impl Provider {
         };
         let fields = self.fields();
         let found = results.iter().take(MAX_CONSIDERED).map(|result| fields.read(result)).collect();
-        Ok(Answer { found, silent: self.silent(&answer) })
+        Ok(ProviderAnswer { found, silent: self.silent(&answer) })
     }
 
     /// The list of results.

@@ -3,7 +3,7 @@
 
 use url::Url;
 
-use super::answer::{Answer, Found, MAX_CONSIDERED};
+use super::answer::{Found, MAX_CONSIDERED, ProviderAnswer};
 use crate::web_page::tree::{NodeId, Tree};
 
 /// Links of the page are relative to this.
@@ -13,7 +13,7 @@ const BASE: &str = "https://duckduckgo.com/";
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Reads a page.
-pub(super) fn read(html: &str) -> Result<Answer, String> {
+pub(super) fn read(html: &str) -> Result<ProviderAnswer, String> {
     let tree = Tree::parse(html);
     let mut found: Vec<Found> = Vec::new();
     let (mut says_none, mut in_advertisement) = (false, false);
@@ -48,7 +48,7 @@ pub(super) fn read(html: &str) -> Result<Answer, String> {
                 .to_owned(),
         );
     }
-    Ok(Answer { found, silent: Vec::new() })
+    Ok(ProviderAnswer { found, silent: Vec::new() })
 }
 
 /// The address that a link of the page leads to, if that is not the page's own.

@@ -32,7 +32,7 @@ const MAX_CLEANED_BYTES: usize = 16 << 10;
 
 /// What a result must be.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms<'a> {
+pub(super) struct ResultFilter<'a> {
     pub(super) max_results: usize,
     pub(super) site: Option<&'a str>,
     pub(super) since: Option<&'a str>,
@@ -55,7 +55,7 @@ pub(super) struct Shown {
 }
 
 /// Chooses the first results that fit.
-pub(super) fn choose(found: &[Found], terms: Terms<'_>) -> Chosen {
+pub(super) fn choose(found: &[Found], terms: ResultFilter<'_>) -> Chosen {
     let mut chosen = Chosen::default();
     let mut seen = HashSet::new();
     for found in found {
@@ -77,7 +77,7 @@ pub(super) fn choose(found: &[Found], terms: Terms<'_>) -> Chosen {
     chosen
 }
 
-impl Terms<'_> {
+impl ResultFilter<'_> {
     fn fit(self, result: &Shown) -> bool {
         let on_site = |site: &str| {
             let host = result.url.host_str().unwrap_or_default();

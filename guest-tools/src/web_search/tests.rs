@@ -4,21 +4,21 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{Answer, MAX_CONSIDERED, Provider},
+    answer::{MAX_CONSIDERED, ProviderAnswer, SearchProvider},
     refusal,
-    results::{Terms, choose, list},
+    results::{ResultFilter, choose, list},
 };
 
-const ALL: Terms<'_> = Terms { max_results: 20, site: None, since: None };
+const ALL: ResultFilter<'_> = ResultFilter { max_results: 20, site: None, since: None };
 
-fn text_and_data(provider: &str, body: &[u8], terms: Terms<'_>) -> Result<(String, Value), String> {
-    let Answer { found, silent } = Provider::of(provider).read(body)?;
+fn text_and_data(provider: &str, body: &[u8], terms: ResultFilter<'_>) -> Result<(String, Value), String> {
+    let ProviderAnswer { found, silent } = SearchProvider::of(provider).read(body)?;
     let output = list(&choose(&found, terms), &silent);
     Ok((output.joined_text(), output.details))
 }
 
 #[track_caller]
-fn check(provider: &str, body: &Value, terms: Terms<'_>, expected: &str) {
+fn check(provider: &str, body: &Value, terms: ResultFilter<'_>, expected: &str) {
     let (text, _) = text_and_data(provider, body.to_string().as_bytes(), terms).expect("an answer");
     assert_eq!(text, expected);
 }
@@ -199,9 +199,9 @@ fn long_texts_and_many_results_are_bounded() {
         .map(|n| json!({ "url": format!("https://a.example/{n}"), "title": "t", "content": "s" }))
         .collect();
     let body = searxng(&json!(many)).to_string();
-    let found = Provider::of("searxng").read(body.as_bytes()).expect("an answer").found;
+    let found = SearchProvider::of("searxng").read(body.as_bytes()).expect("an answer").found;
     assert_eq!(found.len(), MAX_CONSIDERED);
-    let few = Terms { max_results: 3, ..ALL };
+    let few = ResultFilter { max_results: 3, ..ALL };
     assert_eq!(choose(&found, few).results.len(), 3);
 }
 
@@ -217,14 +217,14 @@ fn results_of_other_sites_and_older_ones_are_left_out() {
         result("https://docs.example/2", "2026-01-01"),
         result("https://sub.docs.example/3", "last week"),
     ]);
-    let terms = Terms { site: Some("docs.example"), since: Some("2026-01-01"), ..ALL };
+    let terms = ResultFilter { site: Some("docs.example"), since: Some("2026-01-01"), ..ALL };
     check(
         "searxng",
         &searxng(&results),
         terms,
         "1. [t](https://docs.example/2)\n   2026-01-01\n2. [t](https://sub.docs.example/3)\n   last week",
     );
-    let none = Terms { site: Some("none.example"), ..ALL };
+    let none = ResultFilter { site: Some("none.example"), ..ALL };
     check(
         "searxng",
         &searxng(&results),

@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// The type of every HTTP answer.
-pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
+pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 /// `Retry-After` of a refusal for lack of room, in seconds.
 const RETRY_SECONDS: &str = "10";
@@ -177,7 +177,7 @@ impl Gate {
     ///
     /// # Cancellation
     /// Safe; a call that the request started goes on until its session ends.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
         // Before a byte of the body is read.
         if let Some(refusal) = self.refused_by_head(&request) {
             return refusal;
@@ -202,7 +202,7 @@ impl Gate {
     }
 
     /// The refusal of a request for its headers or path, or because the server ends.
-    fn refused_by_head(&self, request: &Request<Incoming>) -> Option<Answer> {
+    fn refused_by_head(&self, request: &Request<Incoming>) -> Option<HttpResponse> {
         // First: a request without the token learns neither the paths nor whether the server ends.
         if let Some((status, reason)) = self.access.refusal(request.headers(), request.uri().authority()) {
             tracing::info!("a request was refused: {reason}");
@@ -246,7 +246,11 @@ impl Gate {
     }
 
     /// Serves a request of a session.
-    async fn serve(&self, request: Request<Full<Bytes>>, open_request: Option<Arc<OpenRequest>>) -> Answer {
+    async fn serve(
+        &self,
+        request: Request<Full<Bytes>>,
+        open_request: Option<Arc<OpenRequest>>,
+    ) -> HttpResponse {
         let ends_session = request.method() == Method::DELETE;
         let mut answer = self.service.handle(request).await;
         // The protocol names no status for this; some clients accept only 200 and 204 as the end of a
@@ -266,7 +270,7 @@ impl Gate {
     }
 
     /// Serves a request that begins a session, if there is room for one.
-    async fn make_session(&self, request: Request<Full<Bytes>>) -> Answer {
+    async fn make_session(&self, request: Request<Full<Bytes>>) -> HttpResponse {
         // Held over the answer too: only then the new session counts.
         let _making = self.making.lock().await;
         if self.sessions.sessions.read().await.len() >= self.limits.sessions {
@@ -282,14 +286,14 @@ impl Gate {
 }
 
 /// A refusal that the client may retry later.
-fn busy(reason: &str) -> Answer {
+fn busy(reason: &str) -> HttpResponse {
     let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, reason);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     answer
 }
 
 /// An answer that refuses a request. It closes the connection, so the rest of the request is not read.
-pub(super) fn refuse(status: StatusCode, reason: &str) -> Answer {
+pub(super) fn refuse(status: StatusCode, reason: &str) -> HttpResponse {
     let body = Full::new(Bytes::from(format!("{reason}\n"))).boxed();
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
@@ -330,7 +334,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// The answer to an unreadable message: the protocol's error, with status 400.
-fn unreadable_answer(unreadable: Unreadable) -> Answer {
+fn unreadable_answer(unreadable: Unreadable) -> HttpResponse {
     let Unreadable { id, error } = unreadable;
     let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
     let Ok(text) = serde_json::to_vec(&message) else {

@@ -7,7 +7,7 @@ use portcullis_types::ShellPosture;
 use crate::{
     FileBytes, MemoryBytes, Operator, OutputBytes, TunnelRule, VariableName,
     commands::CommandPattern,
-    limits::{SHELL_FILE_SIZE, SHELL_MEMORY, SHELL_OUTPUT, SHELL_PROCESSES},
+    limits::{SHELL_FILE_SIZE_BOUNDS, SHELL_MEMORY_BOUNDS, SHELL_OUTPUT_BOUNDS, SHELL_PROCESSES_BOUNDS},
 };
 
 use super::{
@@ -39,16 +39,16 @@ pub(super) fn shell<A: Copy, const N: usize>(
             .collect(),
         timeout: entry("timeout").and_then(|entry| timeout(&entry, faults)),
         memory: entry("memory")
-            .and_then(|entry| Some(entry.placed(MemoryBytes(size(&entry, SHELL_MEMORY, faults)?)))),
+            .and_then(|entry| Some(entry.placed(MemoryBytes(size(&entry, SHELL_MEMORY_BOUNDS, faults)?)))),
         processes: entry("processes").and_then(|entry| {
-            let count = count(&entry, SHELL_PROCESSES, faults)?;
+            let count = count(&entry, SHELL_PROCESSES_BOUNDS, faults)?;
             // Cannot fail: the bounds lie within a `u32`.
             Some(entry.placed(u32::try_from(count).unwrap_or(u32::MAX)))
         }),
         file_size: entry("file_size")
-            .and_then(|entry| Some(entry.placed(FileBytes(size(&entry, SHELL_FILE_SIZE, faults)?)))),
+            .and_then(|entry| Some(entry.placed(FileBytes(size(&entry, SHELL_FILE_SIZE_BOUNDS, faults)?)))),
         output: entry("output")
-            .and_then(|entry| Some(entry.placed(OutputBytes(size(&entry, SHELL_OUTPUT, faults)?)))),
+            .and_then(|entry| Some(entry.placed(OutputBytes(size(&entry, SHELL_OUTPUT_BOUNDS, faults)?)))),
         environment: entry("environment").map(|entry| {
             let parse = |text: &str| VariableName::parse(text).map_err(|error| error.to_string());
             elements(&entry, faults, parse)

@@ -20,12 +20,12 @@ pub(super) fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEnt
     let placed = |name: &str| section.entry(name);
     LimitEntries {
         concurrency: placed("concurrency").and_then(|entry| {
-            let count = count(&entry, limits::CONCURRENCY, faults)?;
+            let count = count(&entry, limits::CONCURRENCY_BOUNDS, faults)?;
             // Cannot fail: the bounds lie far below.
             Some(entry.placed(usize::try_from(count).unwrap_or(usize::MAX)))
         }),
         calls_per_minute: placed("calls_per_minute").and_then(|entry| {
-            let count = count(&entry, limits::CALLS_PER_MINUTE, faults)?;
+            let count = count(&entry, limits::CALLS_PER_MINUTE_BOUNDS, faults)?;
             // Cannot fail: the bounds lie within a `u32`.
             Some(entry.placed(u32::try_from(count).unwrap_or(u32::MAX)))
         }),
@@ -49,12 +49,12 @@ pub(super) fn count(
 
 /// Reads a length of output.
 pub(super) fn output(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<OutputBytes>> {
-    Some(entry.placed(OutputBytes(size(entry, limits::OUTPUT, faults)?)))
+    Some(entry.placed(OutputBytes(size(entry, limits::OUTPUT_BOUNDS, faults)?)))
 }
 
 /// Reads an amount of memory.
 pub(super) fn memory(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<MemoryBytes>> {
-    Some(entry.placed(MemoryBytes(size(entry, limits::MEMORY, faults)?)))
+    Some(entry.placed(MemoryBytes(size(entry, limits::MEMORY_BOUNDS, faults)?)))
 }
 
 /// Reads a size: a text with a unit, or a number of bytes.
@@ -80,7 +80,7 @@ pub(super) fn timeout(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Opti
         return None;
     }
     let duration = entry.parsed(faults, parse_duration)?;
-    let LimitBounds { least, most } = limits::TIMEOUT;
+    let LimitBounds { least, most } = limits::TIMEOUT_BOUNDS;
     if duration < least || duration > most {
         let shown = humantime::format_duration(duration);
         let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));

@@ -142,7 +142,7 @@ const fn v6(segments: [u16; 8], prefix: u8) -> Ipv6Net {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::Host;
+    use crate::network::UrlHost;
 
     fn reason(text: &str) -> Option<&'static str> {
         reason_not_public(text.parse::<IpAddr>().expect(text).to_canonical())
@@ -220,7 +220,7 @@ mod tests {
             ("metadata.example.com", false),
             ("google.internal", false),
         ] {
-            let Ok(Host::Name(name)) = Host::parse(text) else { panic!("{text}") };
+            let Ok(UrlHost::Name(name)) = UrlHost::parse(text) else { panic!("{text}") };
             assert_eq!(is_metadata_name(&name), known, "{text}");
         }
     }

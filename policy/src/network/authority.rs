@@ -34,7 +34,7 @@ impl Scheme {
 
 /// The host of a URL: a name, or an address written out.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Host {
+pub enum UrlHost {
     /// A name that must be resolved.
     Name(HostName),
     /// An address.
@@ -62,11 +62,11 @@ pub struct InvalidHost(pub String);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Authority {
     scheme: Scheme,
-    host: Host,
+    host: UrlHost,
     port: u16,
 }
 
-impl Host {
+impl UrlHost {
     /// Parses a host by the WHATWG URL standard: `0x7f.1` is `127.0.0.1`, `BÜCHER.example.` is
     /// `xn--bcher-kva.example`. IPv6 addresses stand in brackets.
     ///
@@ -125,7 +125,7 @@ impl HostName {
 }
 
 impl Authority {
-    pub(crate) fn new(scheme: Scheme, host: Host, port: u16) -> Self {
+    pub(crate) fn new(scheme: Scheme, host: UrlHost, port: u16) -> Self {
         Self { scheme, host, port }
     }
 
@@ -137,7 +137,7 @@ impl Authority {
 
     /// The host: also the name of the server in TLS and in the header `Host`.
     #[must_use]
-    pub fn host(&self) -> &Host {
+    pub fn host(&self) -> &UrlHost {
         &self.host
     }
 
@@ -154,7 +154,7 @@ impl fmt::Display for HostName {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for UrlHost {
     /// As in a URL: an IPv6 address stands in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -193,7 +193,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, shown: &str) {
-        assert_eq!(Host::parse(text).expect(text).to_string(), shown, "{text}");
+        assert_eq!(UrlHost::parse(text).expect(text).to_string(), shown, "{text}");
     }
 
     #[test]
@@ -246,14 +246,14 @@ mod tests {
             &long_label,
             &long_name,
         ] {
-            assert!(Host::parse(bad).is_err(), "{bad:?}");
+            assert!(UrlHost::parse(bad).is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn a_name_is_below_its_ancestors_only() {
-        let name = |text| match Host::parse(text) {
-            Ok(Host::Name(name)) => name,
+        let name = |text| match UrlHost::parse(text) {
+            Ok(UrlHost::Name(name)) => name,
             other => panic!("{other:?}"),
         };
         assert!(name("a.b.example").is_below("example") && name("a.b.example").is_below("b.example"));

@@ -15,7 +15,8 @@ use url::Url;
 use crate::{Denial, DenialCode, Grant, ProfileName, ShellNetwork};
 
 use super::{
-    Authority, Host, HostRule, HttpMethod, InvalidUrl, MAX_REDIRECTS, NetworkGrant, PrivateEndpoint, Scheme,
+    Authority, HostRule, HttpMethod, InvalidUrl, MAX_REDIRECTS, NetworkGrant, PrivateEndpoint, Scheme,
+    UrlHost,
     address::{METADATA, is_metadata_name, reason_not_public},
     url_text::{parse_target, parse_url},
 };
@@ -127,7 +128,7 @@ impl Grant {
     /// # Errors
     /// A [`Denial`] with [`DenialCode::EgressNotGranted`], or with [`DenialCode::AddressNotPublic`] where
     /// address and port do not stand in `allow_private`.
-    pub fn judge_address(&self, host: &Host, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
+    pub fn judge_address(&self, host: &UrlHost, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
         let judge = Judge::of(self.network.as_deref(), &self.profile, &format!("{host}:{port}"))?;
         judge_address(&judge.network.allow_private, host, port, address)
     }
@@ -150,8 +151,8 @@ impl ShellNetwork {
         })?;
         let hosts = self.hosts.iter().map(|rule| rule.rule());
         match to.host() {
-            Host::Name(_) => judge_authority(hosts, &self.allow_private, "shell", &to),
-            Host::Address(_) => Err(host_not_granted(hosts, "shell", &to)),
+            UrlHost::Name(_) => judge_authority(hosts, &self.allow_private, "shell", &to),
+            UrlHost::Address(_) => Err(host_not_granted(hosts, "shell", &to)),
         }
     }
 
@@ -159,7 +160,7 @@ impl ShellNetwork {
     ///
     /// # Errors
     /// A [`Denial`] with [`DenialCode::AddressNotPublic`] where address and port do not stand in `allow_private`.
-    pub fn judge_address(&self, host: &Host, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
+    pub fn judge_address(&self, host: &UrlHost, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
         judge_address(&self.allow_private, host, port, address)
     }
 }
@@ -284,21 +285,21 @@ fn judge_authority<'r>(
         return Err(host_not_granted(hosts, section, to));
     }
     match to.host() {
-        Host::Address(address) => {
+        UrlHost::Address(address) => {
             judge_address(allow_private, to.host(), to.port(), *address).map(|_judged| ())
         }
-        Host::Name(_) => judge_name(allow_private, to.host(), to.port()),
+        UrlHost::Name(_) => judge_name(allow_private, to.host(), to.port()),
     }
 }
 
 fn judge_address(
     allow_private: &BTreeSet<PrivateEndpoint>,
-    host: &Host,
+    host: &UrlHost,
     port: u16,
     address: IpAddr,
 ) -> Result<JudgedAddress, Denial> {
     judge_name(allow_private, host, port)?;
-    if let Host::Address(written) = host
+    if let UrlHost::Address(written) = host
         && written.to_canonical() != address.to_canonical()
     {
         return Err(not_public(host, port, "another address than the URL's", &address));
@@ -313,7 +314,7 @@ fn judge_address(
 }
 
 /// Refuses the names of metadata services before they are resolved.
-fn judge_name(allow_private: &BTreeSet<PrivateEndpoint>, host: &Host, port: u16) -> Result<(), Denial> {
+fn judge_name(allow_private: &BTreeSet<PrivateEndpoint>, host: &UrlHost, port: u16) -> Result<(), Denial> {
     match host.name().filter(|name| is_metadata_name(name)) {
         Some(name) if !allow_private.contains(&PrivateEndpoint::Name(name.clone(), port)) => {
             Err(not_public(host, port, METADATA, &format!("{name}:{port}")))
@@ -338,7 +339,7 @@ fn host_not_granted<'r>(
     }
 }
 
-fn not_public(host: &Host, port: u16, reason: &str, entry: &dyn Display) -> Denial {
+fn not_public(host: &UrlHost, port: u16, reason: &str, entry: &dyn Display) -> Denial {
     Denial {
         code: DenialCode::AddressNotPublic,
         rule: "egress.allow_private".to_owned(),

@@ -23,7 +23,7 @@ mod settings;
 mod tunnel;
 mod url_text;
 
-pub use authority::{Authority, Host, HostName, InvalidHost, Scheme};
+pub use authority::{Authority, HostName, InvalidHost, Scheme, UrlHost};
 pub use judge::{JudgedAddress, JudgedRequest};
 pub use method::HttpMethod;
 pub use profile::NetworkGrant;

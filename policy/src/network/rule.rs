@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr, str::FromStr};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-use super::{Authority, Host, HostName, InvalidHost, PrivateEndpoint, Scheme};
+use super::{Authority, HostName, InvalidHost, PrivateEndpoint, Scheme, UrlHost};
 
 /// A rule of `hosts`, as `https://api.example.com`, `https://*.example.com:8443` or `https://*`.
 ///
@@ -23,7 +23,7 @@ pub struct HostRule {
 /// The hosts of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum HostPattern {
-    One(Host),
+    One(UrlHost),
     Below(HostName),
     Any,
 }
@@ -101,17 +101,17 @@ impl HostRule {
     /// The endpoint that it names, if its host is written as an address.
     pub(crate) fn endpoint(&self) -> Option<PrivateEndpoint> {
         match &self.hosts {
-            HostPattern::One(Host::Address(address)) => {
+            HostPattern::One(UrlHost::Address(address)) => {
                 Some(PrivateEndpoint::Address(SocketAddr::new(address.to_canonical(), self.port)))
             }
-            HostPattern::One(Host::Name(_)) | HostPattern::Below(_) | HostPattern::Any => None,
+            HostPattern::One(UrlHost::Name(_)) | HostPattern::Below(_) | HostPattern::Any => None,
         }
     }
 
     /// Whether its host is an address.
     #[must_use]
     pub fn is_address(&self) -> bool {
-        matches!(self.hosts, HostPattern::One(Host::Address(_)))
+        matches!(self.hosts, HostPattern::One(UrlHost::Address(_)))
     }
 
     /// The port.
@@ -164,11 +164,11 @@ impl HostPattern {
         if parent.unwrap_or(text).contains('*') {
             return Err(InvalidHostRule::Wildcard);
         }
-        match (Host::parse(parent.unwrap_or(text)).map_err(InvalidHostRule::Host)?, parent) {
-            (Host::Name(name), Some(_)) => Ok(Self::Below(name)),
+        match (UrlHost::parse(parent.unwrap_or(text)).map_err(InvalidHostRule::Host)?, parent) {
+            (UrlHost::Name(name), Some(_)) => Ok(Self::Below(name)),
             // Nothing lies below an address.
-            (Host::Address(_), Some(_)) => Err(InvalidHostRule::Wildcard),
-            (host @ Host::Address(_), None) if host.to_string() != text => {
+            (UrlHost::Address(_), Some(_)) => Err(InvalidHostRule::Wildcard),
+            (host @ UrlHost::Address(_), None) if host.to_string() != text => {
                 // `https://0177.0.0.1` is hardly what its author means.
                 Err(InvalidHostRule::Spelling(host.to_string()))
             }

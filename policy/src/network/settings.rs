@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::limits::{GIB, KIB, LimitBounds, MIB, in_largest_unit};
 
 use super::{
-    Host, HostName,
+    HostName, UrlHost,
     address::{is_metadata_name, reason_not_public},
     rule::{parse_port, split_port},
 };
@@ -95,29 +95,29 @@ impl FromStr for PrivateEndpoint {
         let form = || InvalidPrivateEndpoint::Form(text.chars().take(MAX_SHOWN_CHARS).collect());
         let (host, port) = split_port(text);
         let port = port.and_then(parse_port).ok_or_else(form)?;
-        match Host::parse(host).ok().ok_or_else(form)? {
-            Host::Address(address) => {
+        match UrlHost::parse(host).ok().ok_or_else(form)? {
+            UrlHost::Address(address) => {
                 let canonical = SocketAddr::new(address.to_canonical(), port);
                 match written(address, host) && canonical.ip() == address {
                     true => Ok(Self::Address(canonical)),
                     false => Err(InvalidPrivateEndpoint::Spelling(canonical)),
                 }
             }
-            Host::Name(name) if is_metadata_name(&name) => Ok(Self::Name(name, port)),
-            Host::Name(name) => Err(InvalidPrivateEndpoint::Name(name)),
+            UrlHost::Name(name) if is_metadata_name(&name) => Ok(Self::Name(name, port)),
+            UrlHost::Name(name) => Err(InvalidPrivateEndpoint::Name(name)),
         }
     }
 }
 
 /// Whether a host is written as an address in its usual form.
 fn written(address: IpAddr, host: &str) -> bool {
-    Host::Address(address).to_string() == host
+    UrlHost::Address(address).to_string() == host
 }
 
 impl fmt::Display for PrivateEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address(address) => write!(f, "{}:{}", Host::Address(address.ip()), address.port()),
+            Self::Address(address) => write!(f, "{}:{}", UrlHost::Address(address.ip()), address.port()),
             Self::Name(name, port) => write!(f, "{name}:{port}"),
         }
     }

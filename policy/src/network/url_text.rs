@@ -4,7 +4,7 @@
 use thiserror::Error;
 use url::Url;
 
-use super::{Authority, Host, Scheme};
+use super::{Authority, Scheme, UrlHost};
 
 /// The longest URL: 8 KiB, above the 8,000 bytes that RFC 9110, section 4.1, asks of every recipient.
 pub const MAX_URL_BYTES: usize = 8 * 1024;
@@ -104,7 +104,7 @@ fn canonical(parsed: Result<Url, url::ParseError>) -> Result<(Url, Authority), I
     if !url.username().is_empty() || url.password().is_some() {
         return Err(InvalidUrl::UserInfo);
     }
-    let host = url.host_str().and_then(|host| Host::parse(host).ok()).ok_or(InvalidUrl::Host)?;
+    let host = url.host_str().and_then(|host| UrlHost::parse(host).ok()).ok_or(InvalidUrl::Host)?;
     let port = url.port().unwrap_or(scheme.default_port());
     if port == 0 {
         return Err(InvalidUrl::Port);

@@ -48,11 +48,15 @@ pub(crate) fn resolve_shell(
     Ok(ShellPolicy {
         posture: entries.posture.as_ref().map_or(ShellPosture::Contained, |placed| placed.value),
         mounts: granted.into_iter().map(|(name, access)| GrantedMount { name, access }).collect(),
-        timeout: entries.timeout.as_ref().map_or(TIMEOUT, |placed| placed.value).min(limits.max_timeout),
-        memory: entries.memory.as_ref().map_or(MEMORY, |placed| placed.value),
-        processes: entries.processes.as_ref().map_or(PROCESSES, |placed| placed.value),
-        file_size: entries.file_size.as_ref().map_or(FILE_SIZE, |placed| placed.value),
-        output: entries.output.as_ref().map_or(OUTPUT, |placed| placed.value),
+        timeout: entries
+            .timeout
+            .as_ref()
+            .map_or(DEFAULT_TIMEOUT, |placed| placed.value)
+            .min(limits.max_timeout),
+        memory: entries.memory.as_ref().map_or(DEFAULT_MEMORY, |placed| placed.value),
+        processes: entries.processes.as_ref().map_or(DEFAULT_PROCESSES, |placed| placed.value),
+        file_size: entries.file_size.as_ref().map_or(DEFAULT_FILE_SIZE, |placed| placed.value),
+        output: entries.output.as_ref().map_or(DEFAULT_OUTPUT, |placed| placed.value),
         environment: match &entries.environment {
             Some(names) => names.iter().map(|placed| placed.value.clone()).collect(),
             None => BTreeSet::new(),
@@ -62,8 +66,8 @@ pub(crate) fn resolve_shell(
     })
 }
 
-const TIMEOUT: Duration = Duration::from_secs(60);
-const MEMORY: MemoryBytes = MemoryBytes(GIB);
-const PROCESSES: u32 = 256;
-const FILE_SIZE: FileBytes = FileBytes(GIB);
-const OUTPUT: OutputBytes = OutputBytes(16 * MIB);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_MEMORY: MemoryBytes = MemoryBytes(GIB);
+const DEFAULT_PROCESSES: u32 = 256;
+const DEFAULT_FILE_SIZE: FileBytes = FileBytes(GIB);
+const DEFAULT_OUTPUT: OutputBytes = OutputBytes(16 * MIB);

@@ -8,7 +8,7 @@ use portcullis_agent::{
 };
 use portcullis_tools::{
     Caller, RegistryExecutor, ToolRegistry, approval::Approver, confine::Layer, requirement,
-    shell::ShellPlace,
+    shell::ShellSource,
 };
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolErrorKind};
 
@@ -17,7 +17,7 @@ use super::{
     interrupts::{INTERRUPTED, run_interruptibly},
 };
 use crate::{
-    cli::{AGENT_ID, AgentOptions, Common},
+    cli::{AGENT_ID, AgentOptions, CommonOptions},
     error::CliError,
     output::{
         live::{Live, PausingApprover},
@@ -40,7 +40,7 @@ for what may be thrown away; /vault can be read where the policy lets you. Relat
 that is refused says why; do what it asks for, or go another way.";
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: AgentOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: AgentOptions) -> Result<ExitCode, CliError> {
     // First: a mistake in the settings makes no workspace.
     let provider = provider(&options)?;
     let mut config = AgentConfig::new(AGENT_ID);
@@ -50,7 +50,7 @@ pub(crate) fn run(common: &Common, options: AgentOptions) -> Result<ExitCode, Cl
     let prompt = call::arguments(options.prompt)?;
     let envelope = setup::envelope_with(common, options.modules)?;
     let provider = confined_as_tools(&provider, &envelope)?;
-    let place = sidecar::shell_place(common);
+    let place = sidecar::shell_source(common);
 
     let live = (!options.json).then(|| Arc::new(Live::to_stderr()));
     let mut caller = call::caller(AGENT_ID.to_owned(), options.approve);
@@ -93,7 +93,7 @@ pub(super) struct AgentPrompt<P> {
 /// events in order; after the first that cannot be shown, no more are. None if it was interrupted twice.
 pub(super) fn hold<P: Provider + 'static>(
     envelope: RunnerBootstrapEnvelope,
-    place: ShellPlace,
+    place: ShellSource,
     conversation: AgentPrompt<P>,
     show: impl FnMut(&AgentEvent) -> Result<(), CliError> + Send + 'static,
 ) -> Result<Option<AgentRun>, CliError> {

@@ -10,14 +10,14 @@ use std::{
 use portcullis_tools::audit::{self, Event, Row, VerifyReport};
 
 use crate::{
-    cli::Common,
+    cli::CommonOptions,
     error::CliError,
     output::{stream, table, text},
     setup,
 };
 
 /// Shows the newest rows. An unreadable line is reported and skipped; the exit code is then 1.
-pub(crate) fn log(common: &Common, limit: usize, as_json: bool) -> Result<ExitCode, CliError> {
+pub(crate) fn log(common: &CommonOptions, limit: usize, as_json: bool) -> Result<ExitCode, CliError> {
     let path = path(common)?;
     let mut newest: VecDeque<Row> = VecDeque::new();
     let mut code = ExitCode::SUCCESS;
@@ -48,7 +48,7 @@ pub(crate) fn log(common: &Common, limit: usize, as_json: bool) -> Result<ExitCo
 }
 
 /// Verifies the whole log.
-pub(crate) fn verify(common: &Common) -> Result<ExitCode, CliError> {
+pub(crate) fn verify(common: &CommonOptions) -> Result<ExitCode, CliError> {
     let path = path(common)?;
     let report = audit::verify(&path).map_err(|source| {
         if source.is_missing() {
@@ -57,11 +57,11 @@ pub(crate) fn verify(common: &Common) -> Result<ExitCode, CliError> {
             CliError::Audit { source }
         }
     })?;
-    stream::answer(&verdict(&report))?;
+    stream::answer(&verification_text(&report))?;
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn path(common: &Common) -> Result<PathBuf, CliError> {
+fn path(common: &CommonOptions) -> Result<PathBuf, CliError> {
     Ok(audit::log_path(&setup::envelope(common)?.state))
 }
 
@@ -147,7 +147,7 @@ fn milliseconds(microseconds: u64) -> String {
 }
 
 /// The findings of a verification, as text.
-pub(crate) fn verdict(report: &VerifyReport) -> String {
+pub(crate) fn verification_text(report: &VerifyReport) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = match report.broken {
@@ -191,12 +191,12 @@ mod tests {
                 process: "1-2-3".into(),
             }],
         };
-        insta::assert_snapshot!("intact", verdict(&report));
+        insta::assert_snapshot!("intact", verification_text(&report));
         report.last_seq = 4;
         let why = BreakReason::SequenceGap { expected: 5, found: 6 };
         report.broken = Some(ChainBreak { line: 5, offset: 4096, why });
         report.open_begins.clear();
-        insta::assert_snapshot!("broken", verdict(&report));
+        insta::assert_snapshot!("broken", verification_text(&report));
     }
 
     #[test]

@@ -10,13 +10,13 @@ use portcullis_tools::{
     Caller, ToolCall, ToolResult,
     approval::{ApproveAll, Approver},
     new_call,
-    shell::ShellPlace,
+    shell::ShellSource,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolOutput};
 
 use super::interrupts::{INTERRUPTED, run_interruptibly};
 use crate::{
-    cli::{CLI_ID, CallOptions, Common},
+    cli::{CLI_ID, CallOptions, CommonOptions},
     error::CliError,
     output::{
         diagnostics::{self, Diagnostics},
@@ -31,13 +31,13 @@ use crate::{
 const MAX_STDIN_BYTES: u64 = (1 << 20) + 1;
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: CallOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: CallOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
     let call = new_call(options.tool, arguments(options.arguments)?);
     let mut caller = caller(options.run, options.approve);
     let stderr = options.stderr.then(|| Diagnostics::of(&mut caller));
     let run_id = caller.run_id.clone();
-    let shell = sidecar::shell_place(common);
+    let shell = sidecar::shell_source(common);
     match run_interruptibly(&caller.cancel.clone(), move || run_call(&envelope, shell, call, &caller))? {
         Some(result) => {
             let stderr = stderr.and_then(|stderr| stderr.text());
@@ -50,7 +50,7 @@ pub(crate) fn run(common: &Common, options: CallOptions) -> Result<ExitCode, Cli
 /// Makes the call, from the registry's start to its end. Blocks until the audit row is on the disk.
 fn run_call(
     envelope: &RunnerBootstrapEnvelope,
-    shell: ShellPlace,
+    shell: ShellSource,
     call: ToolCall,
     caller: &Caller,
 ) -> Result<ToolResult, CliError> {

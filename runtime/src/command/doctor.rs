@@ -16,12 +16,12 @@ use portcullis_tools::{
     },
     policy::{self, Standing, ToolOrigin},
     sandbox::GuestModule,
-    shell::{LayerHealth, ShellPlace},
+    shell::{LayerHealth, ShellSource},
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolErrorKind};
 
 use crate::{
-    cli::{self, Common},
+    cli::{self, CommonOptions},
     error::{CliError, causes},
     output::{json, stream},
     setup, sidecar,
@@ -34,7 +34,7 @@ use self::findings::{
 use super::tools::ShellState;
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: &cli::DoctorOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: &cli::DoctorOptions) -> Result<ExitCode, CliError> {
     let findings = examine(common)?;
     if options.json {
         json::answer(&findings)?;
@@ -46,7 +46,7 @@ pub(crate) fn run(common: &Common, options: &cli::DoctorOptions) -> Result<ExitC
 
 /// The findings in a few lines, and the exit code, which tells whether everything that the policy requires
 /// holds.
-pub(super) fn summary(common: &Common) -> Result<(String, ExitCode), CliError> {
+pub(super) fn summary(common: &CommonOptions) -> Result<(String, ExitCode), CliError> {
     let findings = examine(common)?;
     Ok((shown::summary(&findings), exit_code(&findings)))
 }
@@ -55,7 +55,7 @@ fn exit_code(findings: &Findings) -> ExitCode {
     if findings.ok { ExitCode::SUCCESS } else { ExitCode::from(ToolErrorKind::Unavailable.exit_code()) }
 }
 
-fn examine(common: &Common) -> Result<Findings, CliError> {
+fn examine(common: &CommonOptions) -> Result<Findings, CliError> {
     let envelope = setup::envelope(common)?;
     let files = setup::policy_files(&envelope)?;
     // Load the policy first: an unusable policy requires nothing that could be examined.
@@ -64,7 +64,7 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
     // Verify before the start: the start repairs the traces of a crash in the log, and could hide more.
     let audit = audit_finding(&envelope);
     let runtime = setup::runtime()?;
-    let started = runtime.block_on(start(&envelope, sidecar::shell_place(common)));
+    let started = runtime.block_on(start(&envelope, sidecar::shell_source(common)));
     let (mut shell, mut egress) = (None, None);
     let (registry, posture, error) = match started {
         Ok((registry, posture)) => {
@@ -132,7 +132,7 @@ fn secrets(files: &PolicyFiles, policy: &policy::WorkspaceSecurityPolicy) -> Vec
 /// Starts the tools as for a call, and lets a worker thread prove its confinement.
 async fn start(
     envelope: &RunnerBootstrapEnvelope,
-    shell: ShellPlace,
+    shell: ShellSource,
 ) -> Result<(ToolRegistry, Option<Posture>), CliError> {
     let registry = setup::registry(envelope, shell).await?;
     let tools = registry.tools();
@@ -285,7 +285,7 @@ fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
     let path = audit::log_path(&envelope.state);
     let (intact, report) = match audit::verify(&path) {
         Ok(report) if report.broken.is_some_and(|broken| broken.why == BreakReason::TornTail) => return None,
-        Ok(report) => (report.is_intact(), super::audit::verdict(&report).trim_end().to_owned()),
+        Ok(report) => (report.is_intact(), super::audit::verification_text(&report).trim_end().to_owned()),
         Err(error) if error.is_missing() => return None,
         Err(error) => (false, format!("{error}\n{}", causes(&error)).trim_end().to_owned()),
     };

@@ -11,7 +11,7 @@ use portcullis_tools::{
 
 use super::tools;
 use crate::{
-    cli::{Common, Modules},
+    cli::{CommonOptions, Modules},
     error::CliError,
     output::{stream, table, text},
     setup, sidecar,
@@ -25,7 +25,11 @@ pub(crate) fn default() -> Result<ExitCode, CliError> {
 
 /// Checks a single file. A file that other users can change gives a warning, not an error: it is only shown,
 /// not obeyed.
-pub(crate) fn check_file(common: &Common, file: &Path, modules: Modules) -> Result<ExitCode, CliError> {
+pub(crate) fn check_file(
+    common: &CommonOptions,
+    file: &Path,
+    modules: Modules,
+) -> Result<ExitCode, CliError> {
     let files = PolicyFiles::read(file)?;
     let policy = files.load(common.sandbox_tier)?;
     let mut warnings: Vec<String> =
@@ -51,13 +55,13 @@ pub(crate) fn check_file(common: &Common, file: &Path, modules: Modules) -> Resu
 }
 
 /// Shows the policy in force.
-pub(crate) fn check_in_force(common: &Common, modules: Modules) -> Result<ExitCode, CliError> {
+pub(crate) fn check_in_force(common: &CommonOptions, modules: Modules) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, modules)?;
     let files = PolicyFiles::find(&envelope)?;
     // Load the policy first, so that one with faults leaves no folders behind.
     files.load(envelope.sandbox_tier)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common)))?;
     let policy = registry.policy();
     let mut warnings = Vec::new();
     add_warnings(&mut warnings, registry.unused_entries().iter().chain(policy.warnings()));

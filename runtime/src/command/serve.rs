@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::interrupts::{INTERRUPTED, Interrupts};
 use crate::{
-    cli::{Common, ServeOptions},
+    cli::{CommonOptions, ServeOptions},
     client_config::{Launch, snippet},
     error::CliError,
     output::stream,
@@ -22,7 +22,7 @@ use crate::{
 const UNFINISHED_CALL_TIME: Duration = Duration::from_secs(1);
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: ServeOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode, CliError> {
     if let Some(client) = options.print_config {
         let launch = launch(common, &options)?;
         let text = snippet(client, &launch).ok_or(CliError::Unprintable)?;
@@ -41,7 +41,7 @@ pub(crate) fn run(common: &Common, options: ServeOptions) -> Result<ExitCode, Cl
 ///
 /// # Cancellation
 /// Dropping the future cancels the calls.
-async fn serve(common: &Common, options: ServeOptions) -> Result<ExitCode, CliError> {
+async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode, CliError> {
     let ServeOptions { http, token_file, allow_remote, allow_hosts, allow_origins, approve, modules, .. } =
         options;
     let envelope = setup::envelope_with(common, modules)?;
@@ -103,14 +103,14 @@ fn own_host(address: SocketAddr) -> Option<String> {
 }
 
 async fn registry(
-    common: &Common,
+    common: &CommonOptions,
     envelope: &RunnerBootstrapEnvelope,
 ) -> Result<Arc<ToolRegistry>, CliError> {
-    setup::registry(envelope, sidecar::shell_place(common)).await.map(Arc::new)
+    setup::registry(envelope, sidecar::shell_source(common)).await.map(Arc::new)
 }
 
 /// Reloads policy and modules. If they cannot be used, everything stays unchanged.
-async fn reload(common: &Common, envelope: &RunnerBootstrapEnvelope, server: &McpServer) {
+async fn reload(common: &CommonOptions, envelope: &RunnerBootstrapEnvelope, server: &McpServer) {
     let again = async {
         let registry = registry(common, envelope).await?;
         server.replace(registry).map_err(CliError::from)
@@ -152,7 +152,7 @@ impl Signals {
 
 /// The command by which a client starts this program with the same options. Paths are absolute, so that they
 /// hold in any working directory.
-fn launch(common: &Common, options: &ServeOptions) -> Result<Launch, CliError> {
+fn launch(common: &CommonOptions, options: &ServeOptions) -> Result<Launch, CliError> {
     let failed = |source| CliError::Start { source };
     let program = std::env::current_exe().map_err(failed)?;
     let absolute = |path: &PathBuf| -> Result<_, CliError> {

@@ -18,7 +18,7 @@ use super::{
     interrupts::{INTERRUPTED, run_interruptibly},
 };
 use crate::{
-    cli::{CLI_ID, Common, ShellCommandOptions},
+    cli::{CLI_ID, CommonOptions, ShellCommandOptions},
     error::CliError,
     output::{stream, text},
     setup, sidecar,
@@ -31,9 +31,9 @@ const RUN: &str = "shell";
 const SIGNALLED: i64 = 128;
 
 /// Runs the command, or standard input line by line.
-pub(crate) fn run(common: &Common, options: ShellCommandOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: ShellCommandOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
-    let place = sidecar::shell_place(common);
+    let place = sidecar::shell_source(common);
     let under_way = UnderWay::default();
     let code = run_interruptibly(&under_way.clone(), move || {
         let runtime = setup::runtime()?;

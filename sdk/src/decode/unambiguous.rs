@@ -89,7 +89,7 @@ impl<'t> OpenObjects<'t> {
         if few.contains(&key) || object.more.contains(&key) {
             return Err(key);
         }
-        if few.len() < FEW {
+        if few.len() < MAX_UNHASHED_KEYS {
             self.keys.push(key);
         } else {
             object.more.insert(key);
@@ -98,7 +98,7 @@ impl<'t> OpenObjects<'t> {
     }
 }
 
-const FEW: usize = 8;
+const MAX_UNHASHED_KEYS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -117,7 +117,7 @@ mod tests {
             format!("{{{}}}", keys.join(","))
         };
         assert_eq!(ensure(&keys(30)), Ok(()));
-        for twice in [0, FEW - 1, FEW, 29] {
+        for twice in [0, MAX_UNHASHED_KEYS - 1, MAX_UNHASHED_KEYS, 29] {
             assert_eq!(ensure(&keys(twice)), Err(format!("key 'k{twice}' is given twice")));
         }
     }

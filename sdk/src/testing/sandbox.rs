@@ -32,7 +32,7 @@ pub(super) struct Sandbox {
 
 /// The fields of the answer of `portcullis call --json` that matter here.
 #[derive(Deserialize)]
-struct Answer {
+struct SandboxOutput {
     content: Vec<Content>,
     structured: Option<Value>,
     details: Value,
@@ -97,7 +97,7 @@ impl Sandbox {
         }
         let output = self.run(&words);
         // Not in a closure: its panic would be reported at this line and not at the author's.
-        let Ok(answer) = serde_json::from_slice::<Answer>(&output.stdout) else {
+        let Ok(answer) = serde_json::from_slice::<SandboxOutput>(&output.stdout) else {
             panic!("the sandbox gives no answer: {}", String::from_utf8_lossy(&output.stderr));
         };
         match answer.error {

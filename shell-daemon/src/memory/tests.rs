@@ -48,24 +48,24 @@ fn kill_unreaped(child: &mut Child, entry: &ProcessEntry) {
     .unwrap();
 }
 
-fn used(entries: &[ProcessEntry], limit: u64, motion: Motion) -> MemoryUse {
-    Meter::new(DescriptorSearch::Needed).unwrap().used(entries, limit, motion, &mut Marks::default())
+fn used(entries: &[ProcessEntry], limit: u64, sampled_while: SampledWhile) -> MemoryUse {
+    Meter::new(DescriptorSearch::Needed).unwrap().used(entries, limit, sampled_while, &mut Marks::default())
 }
 
 #[test]
 fn a_look_that_lost_too_much_memory_is_no_count() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
-    assert_eq!(used(&listed, 1 << 40, Motion::Runs).partial, None, "the control");
+    assert_eq!(used(&listed, 1 << 40, SampledWhile::Running).partial, None, "the control");
     kill_unreaped(&mut child, &listed[0]);
     for _ in ["dead", "buried"] {
-        assert_eq!(used(&listed, 1 << 40, Motion::Runs), MemoryUse::default());
+        assert_eq!(used(&listed, 1 << 40, SampledWhile::Running), MemoryUse::default());
         let close = listed[0].virtual_bytes - 1;
         assert_eq!(
-            used(&listed, close, Motion::Runs),
+            used(&listed, close, SampledWhile::Running),
             MemoryUse { partial: Some(PartialSample::Lost), ..MemoryUse::default() }
         );
-        assert_eq!(used(&listed, close, Motion::Stopped), MemoryUse::default(), "nothing goes on");
+        assert_eq!(used(&listed, close, SampledWhile::Stopped), MemoryUse::default(), "nothing goes on");
         let _ = child.wait();
     }
 }
@@ -96,9 +96,9 @@ fn pages_that_fork_doubles_are_part_of_the_private_ones() {
     let mut child = start("exec perl -e '$n = 40 << 20; $x = \"x\" x $n; fork; <STDIN>'");
     let listed = entries(&child, 2);
     let limit = 60 << 20;
-    let both = used(&listed, limit, Motion::Runs);
+    let both = used(&listed, limit, SampledWhile::Running);
     assert!(both.bytes < limit, "{both:?}");
-    assert!(Meter::private(&listed, u64::MAX).bytes + both.beside_private > limit, "{both:?}");
+    assert!(Meter::private(&listed, u64::MAX).bytes + both.shared_and_kernel_bytes > limit, "{both:?}");
     assert!(Meter::private(&listed, limit).bytes < limit, "each page once");
     drop(child.stdin.take());
     child.wait().unwrap();
@@ -125,7 +125,7 @@ fn a_process_whose_first_thread_has_ended_hides_nothing() {
     let mut shared = SharedMemory::new(&[], &mut marks, u64::MAX);
     shared.add_descriptors(&listed[0]).expect("all of it is shown");
     assert!(shared.add_mappings(&listed[0]).expect("all of it is shown") > 0);
-    assert!(!used(&listed, 1 << 40, Motion::Runs).is_hidden);
+    assert!(!used(&listed, 1 << 40, SampledWhile::Running).is_hidden);
     drop(child.stdin.take());
     child.wait().unwrap();
 }
@@ -137,7 +137,12 @@ fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
     let meter = Meter::new(DescriptorSearch::Needed).unwrap();
     let sample = |most| {
         let mut marks = Marks::default();
-        meter.sample(&listed, 1 << 40, Motion::Runs, &mut SharedMemory::new(&meter.devices, &mut marks, most))
+        meter.sample(
+            &listed,
+            1 << 40,
+            SampledWhile::Running,
+            &mut SharedMemory::new(&meter.devices, &mut marks, most),
+        )
     };
     assert_eq!(sample(3).partial, Some(PartialSample::TooMany));
     assert_eq!(sample(MAPPINGS_PER_SAMPLE).partial, None);

@@ -265,14 +265,14 @@ fn an_existing_repository_keeps_its_place_and_its_hooks() {
 }
 
 /// Bounds that a few files exceed.
-const FEW: ScanBounds = ScanBounds { entries: 100, share: 50, time: Duration::from_secs(60) };
+const SMALL_BOUNDS: ScanBounds = ScanBounds { entries: 100, share: 50, time: Duration::from_secs(60) };
 
 #[test]
 fn very_many_files_do_not_hide_a_repositorys_hooks() {
     for junk in ["", "plain", "a", "a/.git", "zz"] {
         let world = World::new();
         let mut protected = world.protected(&PATTERNS);
-        protected.bounds = FEW;
+        protected.bounds = SMALL_BOUNDS;
         for folder in 0..40 {
             let folder = world.path(junk).join(format!("{folder}"));
             fs::create_dir_all(&folder).unwrap();
@@ -288,7 +288,7 @@ fn very_many_files_do_not_hide_a_repositorys_hooks() {
             assert!(found.created.iter().any(|created| created == path), "{junk}: {found:?}");
         }
         // The folders left out are read as soon as there is room.
-        protected.bounds = ScanBounds { entries: 10_000, ..FEW };
+        protected.bounds = ScanBounds { entries: 10_000, ..SMALL_BOUNDS };
         assert!(protected.scan().complete, "{junk}");
     }
 }
@@ -297,7 +297,7 @@ fn very_many_files_do_not_hide_a_repositorys_hooks() {
 fn a_folder_that_is_too_large_is_asked_for_the_protected_names() {
     let world = World::new();
     let mut protected = world.protected(&PATTERNS);
-    protected.bounds = FEW;
+    protected.bounds = SMALL_BOUNDS;
     (0..1000).for_each(|file| fs::write(world.path(&format!("plain/{file}")), "").unwrap());
     fs::create_dir_all(world.path("plain/.git/hooks")).unwrap();
     fs::write(world.path("plain/.bashrc"), "new").unwrap();
@@ -341,7 +341,7 @@ fn git_hooks_are_reported_first() {
 
 /// A folder that the first scan left out and that holds `before`; returns the report of a later scan.
 fn left_out(before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
-    left_out_within(ScanBounds { time: Duration::ZERO, ..FEW }, before, change)
+    left_out_within(ScanBounds { time: Duration::ZERO, ..SMALL_BOUNDS }, before, change)
 }
 
 fn left_out_within(bounds: ScanBounds, before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
@@ -353,7 +353,7 @@ fn left_out_within(bounds: ScanBounds, before: &[&str], change: impl FnOnce(&Wor
     World::waits_for_another_time();
     let mut protected = world.protected_within(&PATTERNS, bounds);
     change(&world);
-    protected.bounds = ScanBounds { time: Duration::from_secs(60), entries: 10_000, ..FEW };
+    protected.bounds = ScanBounds { time: Duration::from_secs(60), entries: 10_000, ..SMALL_BOUNDS };
     protected.scan()
 }
 
@@ -420,7 +420,7 @@ fn another_folder_in_the_place_of_one_that_was_left_out_is_new() {
     let junk: Vec<String> = (0..200).map(|file| format!("plain/q/{file}")).collect();
     let mut before: Vec<&str> = junk.iter().map(String::as_str).collect();
     before.push("plain/fix/i/.git/hooks/pre-commit");
-    let found = left_out_within(FEW, &before, |world| {
+    let found = left_out_within(SMALL_BOUNDS, &before, |world| {
         fs::remove_dir_all(world.path("plain/q")).unwrap();
         fs::rename(world.path("plain/fix/i"), world.path("plain/q")).unwrap();
     });
@@ -435,7 +435,7 @@ fn a_move_to_a_protected_name_in_a_large_folder_is_new() {
     fs::create_dir_all(world.path("x/hooks")).unwrap();
     fs::write(world.path("x/hooks/pre-commit"), "old").unwrap();
     World::waits_for_another_time();
-    let mut protected = world.protected_within(&PATTERNS, FEW);
+    let mut protected = world.protected_within(&PATTERNS, SMALL_BOUNDS);
     fs::rename(world.path("x"), world.path(".git")).unwrap();
     let found = protected.scan();
     assert!(found.created.iter().any(|created| created == "/shared/.git/hooks"), "{found:?}");
@@ -444,7 +444,7 @@ fn a_move_to_a_protected_name_in_a_large_folder_is_new() {
 #[test]
 fn a_repository_that_is_too_large_is_one() {
     let world = World::new();
-    let mut protected = world.protected_within(&PATTERNS, FEW);
+    let mut protected = world.protected_within(&PATTERNS, SMALL_BOUNDS);
     bare(&world, "plain/bare");
     (0..1000).for_each(|file| fs::write(world.path(&format!("plain/bare/{file}")), "").unwrap());
     fs::create_dir(world.path("plain/bare/hooks")).unwrap();

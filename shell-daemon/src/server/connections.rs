@@ -26,21 +26,21 @@ struct Connections {
     /// Those whose end is not reported yet. At most as many as a session has at a time, and those that have ended
     /// since the last addition.
     open: Vec<TunnelWatch>,
-    opened: BTreeMap<Kind, Sum>,
-    refused: BTreeMap<Kind, Sum>,
+    opened: BTreeMap<ConnectionKey, ConnectionTotals>,
+    refused: BTreeMap<ConnectionKey, ConnectionTotals>,
     omitted: u64,
 }
 
 /// What connections that are counted together have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
+struct ConnectionKey {
     target: Option<(String, u16)>,
     address: Option<SocketAddr>,
     end: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Sum {
+struct ConnectionTotals {
     count: u64,
     sent: u64,
     received: u64,
@@ -69,7 +69,7 @@ impl ConnectionLog {
         }
         let all = report.opened.into_iter().chain(report.refused);
         ConnectionReport {
-            connections: all.map(|(kind, sum)| message(kind, sum)).collect(),
+            connections: all.map(|(key, totals)| message(key, totals)).collect(),
             omitted: report.omitted,
         }
     }
@@ -92,32 +92,32 @@ impl Connections {
     }
 
     fn count(&mut self, facts: TunnelFacts, end: &'static str) {
-        let kinds = match &facts.end {
+        let counted = match &facts.end {
             Some(TunnelEnd::Refused { .. }) => &mut self.refused,
             _ => &mut self.opened,
         };
-        let kind = Kind { target: facts.target, address: facts.address, end };
-        if kinds.len() >= KINDS && !kinds.contains_key(&kind) {
+        let key = ConnectionKey { target: facts.target, address: facts.address, end };
+        if counted.len() >= MAX_REPORTED_KINDS && !counted.contains_key(&key) {
             self.omitted += 1;
             return;
         }
-        let sum = kinds.entry(kind).or_default();
-        sum.count += 1;
-        sum.sent += facts.sent;
-        sum.received += facts.received;
+        let totals = counted.entry(key).or_default();
+        totals.count += 1;
+        totals.sent += facts.sent;
+        totals.received += facts.received;
     }
 }
 
-fn message(kind: Kind, sum: Sum) -> Connection {
-    let (host, port) = kind.target.unwrap_or_default();
+fn message(key: ConnectionKey, totals: ConnectionTotals) -> Connection {
+    let (host, port) = key.target.unwrap_or_default();
     Connection {
         host,
         port: port.into(),
-        address: kind.address.map(|address| address.ip().to_string()).unwrap_or_default(),
-        count: sum.count,
-        sent: sum.sent,
-        received: sum.received,
-        end: kind.end.to_owned(),
+        address: key.address.map(|address| address.ip().to_string()).unwrap_or_default(),
+        count: totals.count,
+        sent: totals.sent,
+        received: totals.received,
+        end: key.end.to_owned(),
     }
 }
 
@@ -125,4 +125,4 @@ fn message(kind: Kind, sum: Sum) -> Connection {
 const OPEN: &str = "open";
 
 /// Kinds of opened connections that one report has, and as many of refused ones.
-const KINDS: usize = 32;
+const MAX_REPORTED_KINDS: usize = 32;

@@ -17,7 +17,7 @@ use super::{
     DaemonMount,
     daemon::Daemon,
     refusal::RefusalCode,
-    session_client::{SessionClient, SessionJudge},
+    session_egress::{SessionEgress, SessionJudge},
 };
 use crate::{PostureChoice, SessionMount, SessionNetwork, SessionSpec, limits::COMMAND_BYTES};
 use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
@@ -36,7 +36,7 @@ pub(super) struct CheckedRequest {
 /// A session's way to the network, once it has started.
 #[derive(Debug)]
 pub(super) struct SessionAccess {
-    pub(super) client: SessionClient,
+    pub(super) client: SessionEgress,
     pub(super) judge: Arc<SessionJudge>,
     /// The hosts that the client asked for, for its report.
     pub(super) hosts: Vec<String>,

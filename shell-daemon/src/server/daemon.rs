@@ -17,7 +17,8 @@ use tonic::Status;
 
 use super::{
     DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error,
-    health::ProvenPosture, refusal::RefusalCode, session_client::SessionClients, session_thread::ShellProof,
+    health::ProvenPosture, refusal::RefusalCode, session_egress::SharedSessionEgress,
+    session_thread::ShellProof,
 };
 
 /// The daemon.
@@ -28,7 +29,7 @@ pub(super) struct Daemon {
     pub(super) protect: ProtectedPaths,
     pub(super) canary: Canary,
     /// Of a daemon whose sessions have a network.
-    pub(super) clients: Option<SessionClients>,
+    pub(super) clients: Option<SharedSessionEgress>,
     /// The mounts' folders, in the order of the configuration.
     mounts: Vec<OwnedFd>,
     pub(super) launcher: PathBuf,
@@ -67,7 +68,7 @@ impl Daemon {
             mounts,
             token,
             protect,
-            clients: config.network.clone().map(|network| SessionClients::new(network, canary.clone())),
+            clients: config.network.clone().map(|network| SharedSessionEgress::new(network, canary.clone())),
             canary,
             launcher: "/proc/self/exe".into(),
             health: Arc::default(),

@@ -11,7 +11,7 @@ use tokio::{net::TcpListener, runtime::Handle, task::AbortHandle};
 
 use super::{
     connections::ConnectionLog,
-    session_client::{SessionClient, SessionJudge},
+    session_egress::{SessionEgress, SessionJudge},
 };
 
 /// A running forwarder. Dropping it closes the listener and all connections.
@@ -27,7 +27,7 @@ impl Forwarder {
     pub(super) fn start(
         runtime: &Handle,
         listener: OwnedFd,
-        client: SessionClient,
+        client: SessionEgress,
         judge: Arc<SessionJudge>,
     ) -> io::Result<Self> {
         let listener = StdTcpListener::from(listener);
@@ -49,7 +49,7 @@ impl Drop for Forwarder {
 /// Accepts until it is aborted. At the limit it accepts no more, and further connections wait in the kernel.
 async fn forward(
     listener: TcpListener,
-    client: SessionClient,
+    client: SessionEgress,
     judge: Arc<dyn Judge>,
     connections: Arc<ConnectionLog>,
 ) {
@@ -73,7 +73,7 @@ async fn forward(
 
 async fn carry(
     stream: tokio::net::TcpStream,
-    client: &SessionClient,
+    client: &SessionEgress,
     judge: Arc<dyn Judge>,
     connections: &ConnectionLog,
 ) {

@@ -11,7 +11,7 @@
 //!     ├ session_thread  a session and the thread that uses it
 //!     ├ command         a running command, and the stream of its events
 //!     ├ forwarder       the connections of a session, accepted here …
-//!     ├ session_client  … and made on confined threads
+//!     ├ session_egress  … and made on confined threads
 //!     └ connections     what the client is told of them
 //! ```
 
@@ -40,7 +40,7 @@ mod forwarder;
 mod input;
 mod refusal;
 mod report;
-mod session_client;
+mod session_egress;
 mod session_thread;
 
 pub use config::{DaemonConfig, DaemonMount, DaemonNetwork, ServiceLimits, SessionLimits};

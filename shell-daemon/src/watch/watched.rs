@@ -14,7 +14,7 @@ use crate::{
         COUNT_TIME, FREEZE_TIME, FULL_SAMPLE_INTERVAL, HIDDEN_GROWTH, HIDDEN_SAMPLES, INCOMPLETE_SAMPLES,
         KILL_TIME, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL, SAMPLE_INTERVAL, THREADS_PER_PROCESS,
     },
-    memory::{Marks, MemoryUse, Meter, Motion, PartialSample, shared_by_all},
+    memory::{Marks, MemoryUse, Meter, PartialSample, SampledWhile, shared_by_all},
     tree::{self, Process, ProcessEntry, ProcessesBelow, Table},
 };
 
@@ -28,7 +28,7 @@ pub(super) struct WatchedCommand {
     pub(super) next: Instant,
     next_whole: Instant,
     /// The number of processes when it was last stopped or slowed down.
-    checked: usize,
+    count_when_slowed: usize,
     pub(super) threads: usize,
     pub(super) memory_bytes: u64,
     marks: Arc<Mutex<Marks>>,
@@ -48,7 +48,7 @@ pub(super) struct WatchedCommand {
 struct MemoryCount {
     at: Instant,
     /// As in [`crate::memory::MemoryUse`].
-    beside_private: u64,
+    shared_and_kernel_bytes: u64,
     /// The memory that all processes of the machine shared then.
     shared_by_all: u64,
 }
@@ -95,7 +95,7 @@ impl WatchedCommand {
             signal,
             next: now + SAMPLE_INTERVAL,
             next_whole: now + FULL_SAMPLE_INTERVAL,
-            checked: 0,
+            count_when_slowed: 0,
             threads: 0,
             memory_bytes: 0,
             marks: Arc::default(),
@@ -124,15 +124,15 @@ impl WatchedCommand {
         let mut partial = None;
         // Count processes before anything else is read: a bomb grows faster than any details of it can be
         // read.
-        if below.count() <= self.calm() {
-            partial = self.note(&below, Motion::Runs, meter).err();
+        if below.count() <= self.max_unfrozen_processes() {
+            partial = self.record_sample(&below, SampledWhile::Running, meter).err();
             if partial.is_none() && self.gaps < INCOMPLETE_SAMPLES && self.breach(&below).is_none() {
-                let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
+                let slowed = self.count_when_slowed.max(self.bounds.processes.div_ceil(4));
                 if below.count() > slowed + self.step() {
                     yield_to_others(&below.living);
-                    self.checked = below.count();
+                    self.count_when_slowed = below.count();
                 } else {
-                    self.checked = self.checked.min(below.count());
+                    self.count_when_slowed = self.count_when_slowed.min(below.count());
                 }
                 return Ok(());
             }
@@ -142,23 +142,26 @@ impl WatchedCommand {
             return Err(Breach::Unseen);
         };
         self.gaps = 0;
-        self.checked = frozen.below.count();
-        let Ok(used) = self.note(&frozen.below, Motion::Stopped, meter) else {
+        self.count_when_slowed = frozen.below.count();
+        let Ok(used) = self.record_sample(&frozen.below, SampledWhile::Stopped, meter) else {
             return Err(Breach::Hidden);
         };
         // If one sample could not read all mappings of the running processes, the next one could not either. So
         // the count of the stopped processes is kept instead. Only a complete sample clears a doubt.
         let has_many = partial == Some(PartialSample::TooMany) || self.counted.is_some();
-        self.counted = (has_many && used.doubtful == 0).then(shared_by_all).flatten().map(|shared_by_all| {
-            MemoryCount { at: Instant::now(), beside_private: used.beside_private, shared_by_all }
-        });
+        self.counted =
+            (has_many && used.doubtful == 0).then(shared_by_all).flatten().map(|shared_by_all| MemoryCount {
+                at: Instant::now(),
+                shared_and_kernel_bytes: used.shared_and_kernel_bytes,
+                shared_by_all,
+            });
         match self.breach(&frozen.below) {
             // It stays stopped until it is killed.
             Some(breach) => Err(breach),
             // A process continues by itself, so the command cannot be counted.
             None if frozen.goes_on => Err(Breach::Processes),
             None => {
-                if self.checked > self.bounds.processes.div_ceil(4) {
+                if self.count_when_slowed > self.bounds.processes.div_ceil(4) {
                     yield_to_others(&frozen.below.living);
                 }
                 frozen.thaw();
@@ -169,8 +172,10 @@ impl WatchedCommand {
 
     fn below(&mut self) -> Result<ProcessesBelow, ShellError> {
         let now = Instant::now();
-        let has_gap = match tree::near_below(self.root, self.calm()) {
-            Some(near) if now < self.next_whole || near.count() > self.calm() => return Ok(near),
+        let has_gap = match tree::near_below(self.root, self.max_unfrozen_processes()) {
+            Some(near) if now < self.next_whole || near.count() > self.max_unfrozen_processes() => {
+                return Ok(near);
+            }
             near => near.is_some_and(|near| near.has_gap),
         };
         self.next_whole = now + FULL_SAMPLE_INTERVAL;
@@ -179,9 +184,9 @@ impl WatchedCommand {
 
     /// The most processes that need not be stopped to be counted: half of the limit, later the last count and
     /// a step.
-    fn calm(&self) -> usize {
+    fn max_unfrozen_processes(&self) -> usize {
         let half = self.bounds.processes.div_ceil(2);
-        if self.checked < half { half } else { self.checked.saturating_add(self.step()) }
+        if self.count_when_slowed < half { half } else { self.count_when_slowed.saturating_add(self.step()) }
     }
 
     fn step(&self) -> usize {
@@ -192,10 +197,10 @@ impl WatchedCommand {
     ///
     /// # Errors
     /// If the sample is no valid count; the last count stays then.
-    fn note(
+    fn record_sample(
         &mut self,
         below: &ProcessesBelow,
-        motion: Motion,
+        sampled_while: SampledWhile,
         meter: &Meter,
     ) -> Result<MemoryUse, PartialSample> {
         self.threads = below.threads();
@@ -206,14 +211,14 @@ impl WatchedCommand {
             // The memory of our own program is not the command's.
             return Ok(MemoryUse::default());
         }
-        if motion == Motion::Runs
+        if sampled_while == SampledWhile::Running
             && let Some(used) = self.since_count(below)
         {
             self.memory_bytes = used.bytes;
             return Ok(used);
         }
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = meter.used(&below.living, self.bounds.memory_bytes, motion, &mut marks);
+        let used = meter.used(&below.living, self.bounds.memory_bytes, sampled_while, &mut marks);
         drop(marks);
         if let Some(partial) = used.partial {
             return Err(partial);
@@ -227,11 +232,11 @@ impl WatchedCommand {
     /// the full count is added. `None` if that count is no longer valid.
     fn since_count(&self, below: &ProcessesBelow) -> Option<MemoryUse> {
         let counted = self.counted.filter(|counted| counted.holds(shared_by_all()))?;
-        let beside_private = counted.beside_private;
-        let limit = self.bounds.memory_bytes.saturating_sub(beside_private);
+        let shared_and_kernel_bytes = counted.shared_and_kernel_bytes;
+        let limit = self.bounds.memory_bytes.saturating_sub(shared_and_kernel_bytes);
         let used = Meter::private(&below.living, limit);
-        let bytes = used.bytes.saturating_add(beside_private);
-        used.partial.is_none().then_some(MemoryUse { bytes, beside_private, ..used })
+        let bytes = used.bytes.saturating_add(shared_and_kernel_bytes);
+        used.partial.is_none().then_some(MemoryUse { bytes, shared_and_kernel_bytes, ..used })
     }
 
     fn breach(&self, below: &ProcessesBelow) -> Option<Breach> {
@@ -294,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_count_ends_when_shared_memory_cannot_be_read() {
-        let counted = MemoryCount { at: Instant::now(), beside_private: 0, shared_by_all: 4096 };
+        let counted = MemoryCount { at: Instant::now(), shared_and_kernel_bytes: 0, shared_by_all: 4096 };
         assert!(counted.holds(Some(4096)));
         assert!(!counted.holds(Some(4096 + HIDDEN_GROWTH)));
         assert!(!counted.holds(None));

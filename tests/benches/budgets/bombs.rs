@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::ToolRegistry;
 use serde_json::json;
 
@@ -102,8 +102,8 @@ fn timed(what: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-async fn run(registry: &ToolRegistry, command: &str) -> Answer {
-    Answer::of(registry, "shell_exec", json!({"command": command})).await
+async fn run(registry: &ToolRegistry, command: &str) -> CallOutcome {
+    CallOutcome::of(registry, "shell_exec", json!({"command": command})).await
 }
 
 fn ms(time: Duration) -> f64 {

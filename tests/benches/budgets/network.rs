@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use portcullis_egress::{
-    CancellationToken, Egress, EgressSettings, Judge, Limits, Method, NameSettings, Refusal, Request,
+    CancellationToken, Egress, EgressConfig, Judge, Method, NameSettings, Refusal, Request, RequestLimits,
     SystemRoots, TrustedRoots, Url,
 };
 use portcullis_testing::{World, approving};
@@ -23,7 +23,7 @@ use portcullis_tools::{
     ToolRegistry,
     confine::{Canary, Requirement},
     new_call,
-    policy::{CallRequest, Host, RunFacts, WorkspaceSecurityPolicy},
+    policy::{CallRequest, RunFacts, UrlHost, WorkspaceSecurityPolicy},
 };
 use serde_json::json;
 
@@ -100,7 +100,7 @@ fn judgement(
     let request = CallRequest { tool: &facts, subjects: &[], run: &RunFacts::default() };
     let grant = policy.authorize(&request).expect("granted");
     let url = server.url("/small");
-    let (host, address) = (Host::parse("127.0.0.1").expect("a host"), IpAddr::from([127, 0, 0, 1]));
+    let (host, address) = (UrlHost::parse("127.0.0.1").expect("a host"), IpAddr::from([127, 0, 0, 1]));
     let start = Instant::now();
     for _ in 0..JUDGEMENTS {
         grant.judge_request("GET", &url).expect("granted");
@@ -166,7 +166,7 @@ async fn many_at_a_time(world: &World, server: &Server, report: &mut Report) {
 
 fn egress(world: &World, server: &Server) -> Egress {
     std::fs::create_dir_all(world.state()).expect("a folder");
-    Egress::start(EgressSettings {
+    Egress::start(EgressConfig {
         canary: Canary::create(&world.state()).expect("a canary"),
         landlock: Requirement::Required,
         seccomp: Requirement::Required,
@@ -194,8 +194,8 @@ impl Judge for OpenJudge {
         Ok(())
     }
 
-    fn limits(&self) -> Limits {
-        Limits::default()
+    fn limits(&self) -> RequestLimits {
+        RequestLimits::default()
     }
 }
 

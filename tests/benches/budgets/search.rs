@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::ToolRegistry;
 use serde_json::json;
 
@@ -59,7 +59,7 @@ async fn search(registry: &ToolRegistry, query: &str, regex: bool, cased: bool) 
     let arguments =
         json!({"query": query, "path": "/shared/source", "regex": regex, "case_sensitive": cased});
     let start = Instant::now();
-    let answer = Answer::of(registry, "file_search", arguments).await;
+    let answer = CallOutcome::of(registry, "file_search", arguments).await;
     let elapsed = start.elapsed();
     let found = answer.0.details["matching_lines"].as_u64().unwrap_or_else(|| panic!("{:?}", answer.0));
     (elapsed, usize::try_from(found).expect("few"))

@@ -23,7 +23,7 @@ use portcullis_tools::{
     audit::{self, Event, Outcome, Row, Verdict},
     hook::{BeforeCall, CallHook, HookedCall},
     policy::ToolOrigin,
-    shell::ShellPlace,
+    shell::ShellSource,
 };
 use portcullis_types::{
     Access, ArgumentRole, CancellationToken, SafetyTier,
@@ -254,7 +254,7 @@ impl Stage {
         let builder = builder.module("raw_path", guest("raw_path"), ToolOrigin::ForeignModule).await;
         let registry = builder
             .expect("describes itself")
-            .shell(ShellPlace::Own(Arc::new(OwnSidecar::new(binary()))))
+            .shell(ShellSource::Own(Arc::new(OwnSidecar::new(binary()))))
             .hook(Doorkeeper)
             .tool(marking_tool())
             .tool(spy)

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_testing::{Answer, World, approving, kernel_or_skip};
+use portcullis_testing::{CallOutcome, World, approving, kernel_or_skip};
 use portcullis_tools::{
     Caller, ToolCall,
     audit::{self, Confinement, Event, Outcome, Row, SubjectKind, Verdict},
@@ -80,7 +80,7 @@ async fn the_row_of_a_read_has_caller_subject_grant_and_cost() {
 async fn a_call_with_effects_has_a_begin_with_its_grant_and_an_end() {
     let world = World::new();
     let registry = world.registry().await;
-    Answer::of(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"}))
+    CallOutcome::of(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"}))
         .await
         .0
         .outcome
@@ -164,7 +164,7 @@ async fn refused_and_failed_calls_have_their_row_with_the_reason() {
         ("failing_tool", json!({}), "failed", Some("profiles.Nothing"), None),
     ] {
         let before = world.rows().len();
-        let error = Answer::of(&registry, tool, arguments).await.0.outcome.expect_err("refused");
+        let error = CallOutcome::of(&registry, tool, arguments).await.0.outcome.expect_err("refused");
         let row = &world.rows()[before..];
         assert_eq!(row.len(), 1, "{tool}: {row:#?}");
         assert_eq!(row[0].outcome, Some(Outcome::Error(error.kind())), "{tool}");
@@ -194,7 +194,7 @@ async fn no_row_and_no_file_of_the_state_folder_holds_contents() {
         ("echo", json!({"message": PLANTED})),
         ("echo", json!({"message": [PLANTED]})),
     ] {
-        Answer::of(&registry, tool, arguments).await;
+        CallOutcome::of(&registry, tool, arguments).await;
     }
     assert_eq!(world.rows().len(), 11);
     drop(registry);

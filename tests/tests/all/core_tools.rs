@@ -10,7 +10,7 @@ use portcullis_guest_tools::{
     vault_copyto_read_tool, vault_copyto_write_tool,
 };
 use portcullis_sdk::{DeclaredTool, testing};
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::RegisteredTool;
 use portcullis_types::{
     ToolDeclaration,
@@ -77,7 +77,7 @@ async fn check(cases: Vec<Case>) {
         let expected = expected.map_err(|(kind, message)| (kind, message.to_owned()));
         let (result, details) = natively(&native, tool, &arguments);
         assert_eq!(result, expected, "natively: {shown}");
-        let answer = Answer::of(&registry, tool, arguments).await;
+        let answer = CallOutcome::of(&registry, tool, arguments).await;
         let through = match &answer.0.outcome {
             Ok(output) => Ok(output.joined_text()),
             Err(error) => Err((error.kind(), error.to_string())),
@@ -236,7 +236,7 @@ async fn a_core_tool_refuses_an_unknown_key_with_the_nearest_one() {
         ),
     ] {
         let said =
-            Answer::of(&registry, tool, arguments).await.refused(InvalidArguments, "invalid_arguments");
+            CallOutcome::of(&registry, tool, arguments).await.refused(InvalidArguments, "invalid_arguments");
         assert_eq!(said, message);
     }
     assert!(!world.shared("x").exists());

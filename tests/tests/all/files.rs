@@ -8,7 +8,7 @@ mod special;
 
 use std::{collections::BTreeMap, fs, os::unix::fs::symlink};
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::ToolRegistry;
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
@@ -73,8 +73,8 @@ impl Place {
         all
     }
 
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
-        Answer::of(&self.registry, tool, arguments).await
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallOutcome {
+        CallOutcome::of(&self.registry, tool, arguments).await
     }
 
     /// Asserts that a call is refused with this error, leaves no trace but its row, and tells nothing of the

@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_testing::{Answer, World, approving};
+use portcullis_testing::{CallOutcome, World, approving};
 use portcullis_tools::{
     Caller, ToolRegistry,
     approval::{ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, question},
@@ -51,14 +51,14 @@ fn run(id: &str, session: &Arc<Session>) -> Caller {
     caller
 }
 
-async fn call(registry: &ToolRegistry, caller: &Caller, tool: &str, arguments: Value) -> Answer {
-    Answer(registry.execute_with_policy(new_call(tool, arguments.to_string()), caller).await)
+async fn call(registry: &ToolRegistry, caller: &Caller, tool: &str, arguments: Value) -> CallOutcome {
+    CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), caller).await)
 }
 
-async fn read_vault(registry: &ToolRegistry, caller: &Caller) -> Answer {
+async fn read_vault(registry: &ToolRegistry, caller: &Caller) -> CallOutcome {
     let mut read = new_call("file_read", json!({ "path": "/vault/key" }).to_string());
     "reads_the_vault".clone_into(&mut read.id);
-    Answer(registry.execute_with_policy(read, caller).await)
+    CallOutcome(registry.execute_with_policy(read, caller).await)
 }
 
 fn with_secret(world: World) -> World {

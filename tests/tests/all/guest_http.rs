@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use portcullis_testing::{Answer, World, approving, guest};
+use portcullis_testing::{CallOutcome, World, approving, guest};
 use portcullis_tools::{ToolRegistry, audit::Row, new_call};
 use portcullis_types::{CancellationToken, ToolErrorKind};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ async fn requests(server: &Server) -> (World, ToolRegistry) {
 }
 
 async fn ask(registry: &ToolRegistry, arguments: Value) -> Vec<Value> {
-    let text = Answer::of(registry, "requests", arguments).await.text();
+    let text = CallOutcome::of(registry, "requests", arguments).await.text();
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -115,9 +115,9 @@ async fn the_weather_tool_asks_its_api_from_the_sandbox() {
     });
     let world = world(&server, "get_weather", "\"GET\"");
     let registry = registry(&world, "weather", &module("weather", &server)).await;
-    let answer = Answer::of(&registry, "get_weather", json!({"city": "São Paulo"})).await;
+    let answer = CallOutcome::of(&registry, "get_weather", json!({"city": "São Paulo"})).await;
     assert_eq!(answer.text(), "Weather in São Paulo: 72°F, sunny");
-    let missing = Answer::of(&registry, "get_weather", json!({"city": "Nowhere"})).await;
+    let missing = CallOutcome::of(&registry, "get_weather", json!({"city": "Nowhere"})).await;
     assert_eq!(missing.error().message(), "the server answered 404 Not Found".trim_end_matches(" Not Found"));
 
     let rows = world.rows();
@@ -249,7 +249,8 @@ async fn the_time_of_a_request_is_that_of_the_call() {
         "[tools.requests]\nprofile = \"Api\"\ntimeout = \"1s\"\n",
     );
     let registry = registry(&world, "requests", &module("requests", &server)).await;
-    let answer = Answer::of(&registry, "requests", json!({"url": format!("{}/", origin(&server))})).await;
+    let answer =
+        CallOutcome::of(&registry, "requests", json!({"url": format!("{}/", origin(&server))})).await;
     // The client's deadline is the call's: the guest may just have time to say what it was told.
     match &answer.0.outcome {
         Err(error) => assert_eq!(error.kind(), ToolErrorKind::Timeout),
@@ -391,7 +392,7 @@ async fn a_file_that_a_call_has_read_counts_for_its_own_requests() {
     };
     let ask = async |run: &str, arguments: Value| {
         let call = new_call("requests", arguments.to_string());
-        Answer(registry.execute_with_policy(call, &of_run(run)).await)
+        CallOutcome(registry.execute_with_policy(call, &of_run(run)).await)
     };
     // A request and the next one of the same call are one thing to approve of.
     let said = ask("one", json!({"url": url, "times": 2, "first": "/tmp/note"})).await.text();

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use portcullis_sdk::tool;
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{BootstrapError, PolicyFiles, RegistryError, ToolRegistry};
 use portcullis_types::{
     SafetyTier, SandboxTier,
@@ -50,7 +50,7 @@ async fn a_tool_is_called_by_an_alias_and_recorded_by_its_name() {
     let calls = spy.calls();
     let registry = natives(&world, [spy]);
     for name in ["grep", "search_text", "find_text"] {
-        let answer = Answer::of(&registry, name, json!({})).await;
+        let answer = CallOutcome::of(&registry, name, json!({})).await;
         assert_eq!(answer.text(), "{}", "{name}");
         assert_eq!(answer.0.tool, "grep");
     }
@@ -67,7 +67,7 @@ async fn policy_of_a_tool_holds_for_its_aliases() {
     let spy = Spy::repeating("grep").meta(aliases(&["search_text"]));
     let calls = spy.calls();
     let registry = natives(&world, [spy]);
-    Answer::of(&registry, "search_text", json!({})).await.refused(Denied, "tool_disabled");
+    CallOutcome::of(&registry, "search_text", json!({})).await.refused(Denied, "tool_disabled");
     assert_eq!(calls.load(Ordering::SeqCst), 0);
 }
 
@@ -106,7 +106,7 @@ async fn a_module_takes_no_alias_that_is_or_looks_like_a_name_of_ours() {
         std::fs::write(world.root().join("modules/m.wasm"), module).expect("written");
         let registry = world.registry().await;
         assert_eq!(registry.refused_modules().len(), 1, "{alias}");
-        Answer::of(&registry, "innocent", json!({})).await.refused(Unavailable, "module_unavailable");
+        CallOutcome::of(&registry, "innocent", json!({})).await.refused(Unavailable, "module_unavailable");
     }
 }
 
@@ -115,8 +115,8 @@ async fn a_hidden_tool_is_called_by_name_and_never_suggested() {
     let world = world_enabling(&["secret_door"]);
     let spy = Spy::repeating("secret_door").meta(ToolMeta { hidden: true, ..ToolMeta::default() });
     let registry = natives(&world, [spy]);
-    assert_eq!(Answer::of(&registry, "secret_door", json!({})).await.text(), "{}");
-    let said = Answer::of(&registry, "secret_dor", json!({})).await.refused(NotFound, "unknown_tool");
+    assert_eq!(CallOutcome::of(&registry, "secret_door", json!({})).await.text(), "{}");
+    let said = CallOutcome::of(&registry, "secret_dor", json!({})).await.refused(NotFound, "unknown_tool");
     assert!(!said.contains("secret_door"), "{said}");
 }
 
@@ -126,9 +126,9 @@ async fn an_output_is_cut_at_its_authors_cap_and_the_rest_is_kept() {
     let meta = ToolMeta { output_cap_bytes: Some(10), ..ToolMeta::default() };
     let spy = Spy::new("talk", |_, _| async { Ok(ToolOutput::text("0123456789abcdef")) }).meta(meta);
     let registry = natives(&world, [spy]);
-    let answer = Answer::of(&registry, "talk", json!({})).await;
+    let answer = CallOutcome::of(&registry, "talk", json!({})).await;
     assert_eq!(answer.text(), "0123456789\n[output truncated — original size: 16 bytes]");
     let id = answer.0.details["output_id"].as_str().expect("kept").to_owned();
-    let rest = Answer::of(&registry, "output_read", json!({"call_id": id, "offset": 10})).await;
+    let rest = CallOutcome::of(&registry, "output_read", json!({"call_id": id, "offset": 10})).await;
     assert_eq!(rest.text(), "abcdef");
 }

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_types::{
     SafetyTier,
     ToolErrorKind::{Denied, Failed, InvalidArguments, NotFound},
@@ -48,7 +48,7 @@ fn world(tool: &str) -> World {
     World::new().with_policy(&format!("[tools.{tool}]\nprofile = \"WorkspaceRead\"\n"))
 }
 
-fn structured(answer: &Answer) -> Value {
+fn structured(answer: &CallOutcome) -> Value {
     answer.0.outcome.as_ref().expect("a result").structured.clone().expect("data")
 }
 
@@ -64,7 +64,7 @@ async fn a_tool_in_c_answers_refuses_and_reads_what_json_says() {
     let registry = load(&world, &module).await.expect("loads");
     let tool = registry.get("c_word_count").expect("declared");
     assert_eq!(tool.facts().declared_tier, Some(SafetyTier::ReadOnly));
-    let call = async |path: &str| Answer::of(&registry, "c_word_count", json!({"path": path})).await;
+    let call = async |path: &str| CallOutcome::of(&registry, "c_word_count", json!({"path": path})).await;
     let answer = call("/shared/notes.md").await;
     assert_eq!(answer.text(), "4 words, 2 lines, 20 bytes");
     assert_eq!(structured(&answer), json!({"words": 4, "lines": 2, "bytes": 20}));
@@ -79,7 +79,7 @@ async fn a_tool_in_c_answers_refuses_and_reads_what_json_says() {
     call(&"x".repeat(5000)).await.refused(InvalidArguments, "invalid_arguments");
     call("/vault/secret").await.refused(Denied, "mount_not_granted");
     call("/shared/../../etc/passwd").await.refused(Denied, "path_escapes_mount");
-    let without = Answer::of(&registry, "c_word_count", json!({})).await;
+    let without = CallOutcome::of(&registry, "c_word_count", json!({})).await;
     without.refused(InvalidArguments, "invalid_arguments");
 }
 
@@ -176,7 +176,7 @@ async fn a_tool_in_zig_answers_with_data_and_refuses() {
     world.put("open.csv", "name,amount\nTea,\"1\n");
     let registry = load(&world, &module).await.expect("loads");
     let call = async |path: &str, column: &str| {
-        Answer::of(&registry, "csv_sum", json!({"path": path, "column": column})).await
+        CallOutcome::of(&registry, "csv_sum", json!({"path": path, "column": column})).await
     };
     let answer = call("/shared/costs.csv", "amount").await;
     assert_eq!(answer.text(), "6.5 in 2 rows");

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{
     BootstrapError, RegistryError, ToolRegistry,
     arguments::{ArgumentSchema, Repairs},
@@ -69,7 +69,7 @@ async fn the_shipped_tools_answer_under_the_shipped_policy() {
         ("divide", json!({"a": 1, "b": 4}), json!({"result": 0.25})),
         ("divide", json!({"a": 6, "b": 3}), json!({"result": 2})),
     ] {
-        let answer = Answer::of(&registry, tool, arguments.clone()).await;
+        let answer = CallOutcome::of(&registry, tool, arguments.clone()).await;
         let value: Value = serde_json::from_str(&answer.text()).expect("JSON");
         assert_eq!(value, expected, "{tool} {arguments}");
         let structured = answer.0.outcome.expect("a result").structured;
@@ -117,7 +117,7 @@ async fn data_of_a_shipped_tool_fits_the_schema_that_it_declares() {
     for (tool, arguments) in calls {
         let known = registry.get(tool).expect("shipped");
         let schema = known.output_schema();
-        let Ok(output) = Answer::of(&registry, tool, arguments).await.0.outcome else { continue };
+        let Ok(output) = CallOutcome::of(&registry, tool, arguments).await.0.outcome else { continue };
         assert_eq!(output.structured.is_some(), schema.is_some(), "{tool}: data and schema come together");
         let (Some(data), Some(schema)) = (output.structured, schema) else { continue };
         assert!(schema.describes_object(), "{tool}: clients take objects");
@@ -134,7 +134,7 @@ async fn data_of_a_shipped_tool_fits_the_schema_that_it_declares() {
 async fn get_current_time_tells_the_time_in_each_format_and_zone() {
     let (_world, registry) = registry().await;
     let time = async |arguments: Value| -> Value {
-        let answer = Answer::of(&registry, "get_current_time", arguments).await;
+        let answer = CallOutcome::of(&registry, "get_current_time", arguments).await;
         serde_json::from_str(&answer.text()).expect("JSON")
     };
     let now = time(json!({})).await;
@@ -146,9 +146,9 @@ async fn get_current_time_tells_the_time_in_each_format_and_zone() {
     assert!(there["datetime"].as_str().is_some_and(|text| text.ends_with("+05:30")), "{there}");
     let human = time(json!({"format": "human"})).await;
     assert!(human["datetime"].as_str().is_some_and(|text| text.ends_with("UTC")), "{human}");
-    let bad = Answer::of(&registry, "get_current_time", json!({"format": "roman"})).await;
+    let bad = CallOutcome::of(&registry, "get_current_time", json!({"format": "roman"})).await;
     bad.refused(InvalidArguments, "invalid_arguments");
-    let bad = Answer::of(&registry, "get_current_time", json!({"timezone": "Europe/Berln"})).await;
+    let bad = CallOutcome::of(&registry, "get_current_time", json!({"timezone": "Europe/Berln"})).await;
     assert!(bad.refused(InvalidArguments, "invalid_arguments").contains("did you mean 'Europe/Berlin'?"));
 }
 
@@ -166,7 +166,7 @@ async fn failures_of_the_shipped_tools_are_typed() {
             "unknown field 'mesage' in arguments; did you mean 'message'?",
         ),
     ] {
-        let answer = Answer::of(&registry, tool, arguments).await;
+        let answer = CallOutcome::of(&registry, tool, arguments).await;
         assert_eq!(answer.refused(kind, kind.as_str()), said);
     }
     let world = World::new().with_policy(&enabled("failing_tool"));
@@ -174,7 +174,7 @@ async fn failures_of_the_shipped_tools_are_typed() {
     let policy = files.load(portcullis_types::SandboxTier::Process).expect("a policy");
     let builder = ToolRegistry::builder().policy(policy).state(world.state());
     let registry = builder.tool(FailingTool::with_internal_error("a secret")).build().expect("builds");
-    let answer = Answer::of(&registry, "failing_tool", json!({})).await;
+    let answer = CallOutcome::of(&registry, "failing_tool", json!({})).await;
     let said = answer.refused(Internal, "internal");
     assert_eq!(said, "An internal error occurred while executing the tool");
 }

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_testing::{Answer, World, approving};
+use portcullis_testing::{CallOutcome, World, approving};
 use portcullis_tools::{
     Caller, ToolCall,
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRule},
@@ -37,7 +37,7 @@ async fn a_guest_reads_a_file_through_the_pipeline_and_leaves_a_row() {
     let world = World::new();
     world.put("README.md", "hello, guest\n");
     let registry = world.registry().await;
-    let answer = Answer::of(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
+    let answer = CallOutcome::of(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
     assert_eq!(answer.text(), "hello, guest\n");
     let rows = world.rows();
     assert_eq!(rows.len(), 1, "{rows:#?}");
@@ -183,13 +183,13 @@ async fn an_unknown_tool_is_answered_with_the_nearest_names() {
         ("fileread", "`file_read`"),
         ("ecko", "`echo`"),
     ] {
-        let answer = Answer::of(&registry, asked, json!({})).await;
+        let answer = CallOutcome::of(&registry, asked, json!({})).await;
         let hint = answer.error().hint().expect("a suggestion").to_owned();
         assert!(hint.starts_with(&format!("did you mean {near}")), "{asked}: {hint}");
         answer.refused(NotFound, "unknown_tool");
     }
     let odd = format!("\u{1b}[2J\u{202e}{}", "x".repeat(100_000));
-    let answer = Answer::of(&registry, &odd, json!({})).await;
+    let answer = CallOutcome::of(&registry, &odd, json!({})).await;
     let said = answer.refused(NotFound, "unknown_tool");
     assert!(said.len() < 1000 && said.is_ascii() && !said.contains('\u{1b}'), "{said}");
     assert!(world.rows().iter().all(|row| row.tool.len() <= 512));

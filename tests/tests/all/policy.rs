@@ -8,7 +8,7 @@ mod trust;
 
 use std::fs;
 
-use portcullis_testing::{Answer, World, kernel_or_skip};
+use portcullis_testing::{CallOutcome, World, kernel_or_skip};
 use portcullis_tools::{
     OVERLAY_FILE,
     confine::{Layer, probe_kernel},
@@ -24,16 +24,16 @@ fn overlay(world: &World, text: &str) {
     fs::write(world.workspace().join(OVERLAY_FILE), text).expect("writable");
 }
 
-async fn read_notes(world: &World) -> Answer {
+async fn read_notes(world: &World) -> CallOutcome {
     world.put("notes.txt", "inside");
-    Answer::of(&world.registry().await, "file_read", json!({"path": "notes.txt"})).await
+    CallOutcome::of(&world.registry().await, "file_read", json!({"path": "notes.txt"})).await
 }
 
 #[tokio::test]
 async fn a_tool_that_is_switched_off_is_denied_and_says_so() {
     let world = World::new().with_policy_edit("[tools.file_list]\n", "[tools.file_list]\nenabled = false\n");
     let registry = world.registry().await;
-    let answer = Answer::of(&registry, "file_list", json!({})).await;
+    let answer = CallOutcome::of(&registry, "file_list", json!({})).await;
     let said = answer.refused(Denied, "tool_disabled");
     assert!(said.starts_with("tool `file_list` is disabled by policy"), "{said}");
     let denial = registry.assignment(&registry.get("file_list").expect("listed")).expect_err("denied");
@@ -55,7 +55,7 @@ async fn the_profile_in_the_policy_is_the_grant_of_the_call() {
         fs::write(world.workspace().join("vault/key"), "k").expect("writable");
         world.put("notes.txt", "inside");
         let registry = world.registry().await;
-        let read = async |path: &str| Answer::of(&registry, "file_read", json!({"path": path})).await;
+        let read = async |path: &str| CallOutcome::of(&registry, "file_read", json!({"path": path})).await;
         assert_eq!(read("notes.txt").await.text(), "inside");
         let row = world.rows().pop().expect("a row");
         assert_eq!(row.mounts.iter().map(|mount| &*mount.name).collect::<Vec<_>>(), granted, "{now}");
@@ -73,7 +73,7 @@ async fn the_policys_digest_is_on_every_row_and_follows_the_policy() {
         let world = World::new().with_policy_edit("concurrency = 10", edit);
         let registry = world.registry().await;
         for (tool, arguments) in [("file_list", json!({})), ("echo", json!({})), ("nobody", json!({}))] {
-            Answer::of(&registry, tool, arguments).await;
+            CallOutcome::of(&registry, tool, arguments).await;
         }
         let rows = world.rows();
         assert_eq!(rows.len(), 3);
@@ -122,14 +122,14 @@ async fn a_tools_own_limits_hold_for_it_alone() {
     );
     world.put("a-long-enough-name.txt", "content that is longer than the other tool's limit");
     let registry = world.registry().await;
-    let answer = Answer::of(&registry, "file_list", json!({})).await;
+    let answer = CallOutcome::of(&registry, "file_list", json!({})).await;
     assert_eq!(answer.error().kind(), ResourceLimit, "{:?}", answer.error());
-    let read = Answer::of(&registry, "file_read", json!({"path": "a-long-enough-name.txt"})).await;
+    let read = CallOutcome::of(&registry, "file_read", json!({"path": "a-long-enough-name.txt"})).await;
     assert!(!read.0.truncated && read.text().len() > 8);
 
     let world = World::new()
         .with_policy_edit("[tools.file_list]\n", "[tools.file_list]\nmax_output_bytes = \"8B\"\n");
     world.put("a-long-enough-name.txt", "");
-    let answer = Answer::of(&world.registry().await, "file_list", json!({})).await;
+    let answer = CallOutcome::of(&world.registry().await, "file_list", json!({})).await;
     assert_eq!(answer.text(), "a-long-e\n[output truncated — original size: 22 bytes]");
 }

@@ -14,7 +14,7 @@ mod rules;
 mod soak;
 mod terminal;
 
-use portcullis_testing::{Answer, World, approving};
+use portcullis_testing::{CallOutcome, World, approving};
 use portcullis_tools::{Caller, ToolRegistry, audit::Row, new_call, shell::SHELL_EXEC};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ impl Shell {
         Self { world, registry }
     }
 
-    async fn run(&self, command: &str) -> Answer {
+    async fn run(&self, command: &str) -> CallOutcome {
         self.call(json!({ "command": command })).await
     }
 
@@ -43,13 +43,13 @@ impl Shell {
         self.run(command).await.text()
     }
 
-    async fn call(&self, arguments: Value) -> Answer {
-        Answer::of(&self.registry, SHELL_EXEC, arguments).await
+    async fn call(&self, arguments: Value) -> CallOutcome {
+        CallOutcome::of(&self.registry, SHELL_EXEC, arguments).await
     }
 
-    async fn call_as(&self, caller: &Caller, arguments: Value) -> Answer {
+    async fn call_as(&self, caller: &Caller, arguments: Value) -> CallOutcome {
         let call = new_call(SHELL_EXEC, arguments.to_string());
-        Answer(self.registry.execute_with_policy(call, caller).await)
+        CallOutcome(self.registry.execute_with_policy(call, caller).await)
     }
 
     fn last_row(&self) -> Row {

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_testing::{Answer, World, approving};
+use portcullis_testing::{CallOutcome, World, approving};
 use portcullis_tools::{ToolCall, ToolRegistry, audit::Row, new_call};
 use serde_json::{Value, json};
 
@@ -42,8 +42,8 @@ impl Vault {
         Self::of(with_lines(entry, lines)).await
     }
 
-    async fn copy(&self, source: &str, destination: &str) -> Answer {
-        Answer::of(&self.registry, "vault_copyto", arguments(source, destination)).await
+    async fn copy(&self, source: &str, destination: &str) -> CallOutcome {
+        CallOutcome::of(&self.registry, "vault_copyto", arguments(source, destination)).await
     }
 
     /// Asserts that a copy succeeds.

@@ -9,7 +9,7 @@ mod tls;
 
 use std::{fs, sync::Arc};
 
-use portcullis_testing::{Answer, World, approving};
+use portcullis_testing::{CallOutcome, World, approving};
 use portcullis_tools::{Caller, ToolRegistry, new_call};
 use portcullis_types::{Content, ToolErrorKind};
 use serde_json::{Value, json};
@@ -24,8 +24,8 @@ fn world(server: &Server) -> World {
         .with_policy_edit("allow_private = []", &format!("allow_private = [\"127.0.0.1:{port}\"]"))
 }
 
-async fn fetch(registry: &ToolRegistry, url: &str) -> Answer {
-    Answer::of(registry, "web_fetch", json!({ "url": url })).await
+async fn fetch(registry: &ToolRegistry, url: &str) -> CallOutcome {
+    CallOutcome::of(registry, "web_fetch", json!({ "url": url })).await
 }
 
 const ARTICLE: &str = "<!doctype html><html><head><title>Gates of the town</title></head><body>\
@@ -163,7 +163,9 @@ async fn nothing_leaves_after_the_vault_and_a_command_is_asked_about_after_the_w
     let registry = world.registry_with_shell().await;
     let call = |caller: Caller, tool: &'static str, arguments: Value| {
         let registry = &registry;
-        async move { Answer(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await) }
+        async move {
+            CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
+        }
     };
     let of_run = |run: &str| {
         let mut caller = approving();
@@ -199,7 +201,7 @@ async fn a_request_is_asked_about_and_bounded_in_size_and_time() {
     let mut nobody = approving();
     nobody.approver = None;
     let url = json!({ "url": server.url("/") }).to_string();
-    let unasked = Answer(registry.execute_with_policy(new_call("web_fetch", url), &nobody).await);
+    let unasked = CallOutcome(registry.execute_with_policy(new_call("web_fetch", url), &nobody).await);
     unasked.refused(ToolErrorKind::Denied, "approval_unavailable");
     assert_eq!(server.requests(), 0);
     fetch(&registry, &server.url("/large")).await.refused(ToolErrorKind::ResourceLimit, "response_too_large");
@@ -243,6 +245,6 @@ async fn the_whole_of_a_long_page_is_read_by_output_read() {
     assert!(answer.0.truncated && answer.text().starts_with("first"), "{answer:?}");
     let id = &answer.0.details["output_id"];
     let offset = answer.0.original_bytes.saturating_sub(40);
-    let rest = Answer::of(&registry, "output_read", json!({ "call_id": id, "offset": offset })).await;
+    let rest = CallOutcome::of(&registry, "output_read", json!({ "call_id": id, "offset": offset })).await;
     assert!(rest.text().contains("last words"), "{rest:?}");
 }

@@ -105,9 +105,11 @@ fn touches(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) {
         let to = rules(&secret.hosts);
         line("may carry", &format!("the secret `{}`, to {to}", secret.name), LineLimit::FEW);
     }
-    if let Some(met) = &grant.flow {
-        let read =
-            format!("call `{}` of this run has read `{}`; asked by `{}`", met.call_id, met.label, met.rule);
+    if let Some(matched) = &grant.flow {
+        let read = format!(
+            "call `{}` of this run has read `{}`; asked by `{}`",
+            matched.call_id, matched.label, matched.rule
+        );
         line("flow", &read, LineLimit::FEW);
     }
     if let Some(more) = grant.subjects.len().checked_sub(MAX_NAMES).filter(|more| *more > 0) {

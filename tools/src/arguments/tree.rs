@@ -76,14 +76,14 @@ impl<'t> Tree<'t> {
     }
 }
 
-/// The members of an object. More than [`FEW`] are sorted by name.
+/// The members of an object. More than [`MAX_UNSORTED_MEMBERS`] are sorted by name.
 #[derive(Debug)]
 pub(super) struct Members<'t>(Vec<(Cow<'t, str>, Tree<'t>)>);
 
 impl<'t> Members<'t> {
     /// None if a name occurs twice.
     fn new(mut members: Vec<(Cow<'t, str>, Tree<'t>)>) -> Option<Self> {
-        let unique = if members.len() > FEW {
+        let unique = if members.len() > MAX_UNSORTED_MEMBERS {
             members.sort_by(|(one, _), (other, _)| one.cmp(other));
             members.windows(2).all(|pair| pair[0].0 != pair[1].0)
         } else {
@@ -101,7 +101,7 @@ impl<'t> Members<'t> {
     }
 
     fn get(&self, name: &str) -> Option<&Tree<'t>> {
-        let index = if self.0.len() > FEW {
+        let index = if self.0.len() > MAX_UNSORTED_MEMBERS {
             self.0.binary_search_by(|(other, _)| other.as_ref().cmp(name)).ok()?
         } else {
             self.0.iter().position(|(other, _)| other == name)?
@@ -111,7 +111,7 @@ impl<'t> Members<'t> {
 }
 
 /// Up to this many members, a linear search is faster than a sort.
-const FEW: usize = 8;
+const MAX_UNSORTED_MEMBERS: usize = 8;
 
 /// Reads one value and tracks its depth.
 #[derive(Clone, Copy)]
@@ -398,7 +398,7 @@ mod tests {
                 (0..30).chain([last]).map(|key| format!(r#""k{key}":{key}"#)).collect();
             format!("{{{}}}", members.join(","))
         };
-        for last in [0, FEW - 1, FEW, 29, 30] {
+        for last in [0, MAX_UNSORTED_MEMBERS - 1, MAX_UNSORTED_MEMBERS, 29, 30] {
             check(&members(last));
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     shell::{BashTool, ShellBackend},
     table::ToolTable,
     vault,
-    web::{self, EgressGate},
+    web::{self, HttpClientHandle},
 };
 
 /// An embedded module with its declarations.
@@ -90,7 +90,7 @@ impl<'a> Registration<'a> {
     pub(super) fn operations(
         &mut self,
         steps: Vec<ShippedModule>,
-        gate: Option<&Arc<EgressGate>>,
+        http_client: Option<&Arc<HttpClientHandle>>,
         search: Option<&SearchSettings>,
     ) -> Result<(), RegistryError> {
         if steps.is_empty() {
@@ -106,12 +106,12 @@ impl<'a> Registration<'a> {
             self.digests.push((name, module.digest().0));
         }
         self.add(vault::tool(&self.steps)?)?;
-        let Some(gate) = gate else { return Ok(()) };
-        self.steps.insert(web::request_step(Operation::WEB_FETCH, Arc::clone(gate), web::PAGE)?)?;
+        let Some(http_client) = http_client else { return Ok(()) };
+        self.steps.insert(web::request_step(Operation::WEB_FETCH, Arc::clone(http_client), web::PAGE)?)?;
         self.add(web::tool(&self.steps)?)?;
         let Some(search) = search.cloned().map(Arc::new) else { return Ok(()) };
         let form = web::search_form(search.provider);
-        self.steps.insert(web::request_step(Operation::WEB_SEARCH, Arc::clone(gate), form)?)?;
+        self.steps.insert(web::request_step(Operation::WEB_SEARCH, Arc::clone(http_client), form)?)?;
         self.add(web::web_search(&self.steps, Arc::clone(&search))?)?;
         self.add(web::search_web(&self.steps, search)?)
     }

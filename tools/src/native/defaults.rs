@@ -10,14 +10,14 @@ use super::{Arithmetic, EchoTool, FailingTool, GetCurrentTime};
 /// for testing how failures are shown. `output_read` needs a store and is added when the registry is built.
 #[must_use]
 pub fn default_tools() -> Vec<Arc<dyn Tool>> {
-    let mut tools = useful_tools();
+    let mut tools = tools_for_models();
     tools.insert(2, Arc::new(FailingTool::default()));
     tools
 }
 
 /// The same without `failing_tool`: the tools that are useful to a model.
 #[must_use]
-pub fn useful_tools() -> Vec<Arc<dyn Tool>> {
+pub fn tools_for_models() -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(GetCurrentTime), Arc::new(EchoTool)];
     tools.extend(Arithmetic::ALL.map(|operation| Arc::new(operation) as Arc<dyn Tool>));
     tools

@@ -14,7 +14,7 @@ mod time;
 
 pub use arithmetic::Arithmetic;
 pub use capability::Capability;
-pub use defaults::{default_tools, useful_tools};
+pub use defaults::{default_tools, tools_for_models};
 pub use echo::EchoTool;
 pub use failing::FailingTool;
 pub use output_read::{OutputRead, StillGranted};

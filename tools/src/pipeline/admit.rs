@@ -29,8 +29,8 @@ pub(crate) fn admit(
     let policy = &*host.policy;
     let facts = checked.tool.facts();
     let assignment = policy.assign(facts).map_err(|denial| refuse(denial, pending))?;
-    pending.row.tier = Some(assignment.tier);
-    pending.row.profile = Some(assignment.profile.as_str().into());
+    pending.call.tier = Some(assignment.tier);
+    pending.call.profile = Some(assignment.profile.as_str().into());
     let mut approval = assignment.approval;
     let mut approval_source = match approval {
         Approval::Allow => String::new(),
@@ -59,7 +59,7 @@ pub(crate) fn admit(
             }
         }
     }
-    if caller.step.is_none() {
+    if caller.operation_step.is_none() {
         host.rates.admit(caller.counted_as(), facts.name.as_str())?;
     }
     Ok(Gated { checked, approval, approval_source })
@@ -70,7 +70,7 @@ const CALLERS_POLICY: &str = "the caller's approval policy";
 
 /// Turns a denial into an error for the model, and notes rule and decision in the row.
 pub(super) fn refuse(denial: Denial, pending: &mut PendingRecord) -> ToolError {
-    pending.row.decision = Some(Verdict::Deny);
-    pending.row.rule = Some(denial.rule.as_str().into());
+    pending.call.decision = Some(Verdict::Deny);
+    pending.call.rule = Some(denial.rule.as_str().into());
     denial.into()
 }

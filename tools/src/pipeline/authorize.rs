@@ -61,20 +61,20 @@ pub(crate) async fn authorize(
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
         if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
             // Keep `approved_with_changes` if the approver changed the arguments to these.
-            pending.row.approval.get_or_insert_with(|| "not_required".into());
+            pending.call.approval.get_or_insert_with(|| "not_required".into());
             return Ok(Authorized { checked: gated.checked, grant, steps, exclusive });
         }
-        if let Some(step) = &caller.step {
+        if let Some(step) = &caller.operation_step {
             // The approver of the operation saw this grant and approved it. Where nothing was asked, the run has read on
             // since the operation was judged.
             if !step.is_approved {
                 return Err(refuse_flow(unasked(&gated.checked, &grant), pending));
             }
-            pending.row.approval = Some("approved".into());
+            pending.call.approval = Some("approved".into());
             return Ok(Authorized { checked: gated.checked, grant, steps, exclusive });
         }
         let asked = Grants { own: grant.clone(), steps: steps.clone() };
-        match consent(&gated, &grant, steps.clone(), &host.policy, caller, pending).await? {
+        match ask_approval(&gated, &grant, steps.clone(), &host.policy, caller, pending).await? {
             // An answer may take minutes: recompute the grants, and ask again if they changed.
             None if judge_grants(&gated.checked, host, caller, pending).await? == asked => {
                 return Ok(Authorized { checked: gated.checked, grant, steps, exclusive });
@@ -98,8 +98,10 @@ pub(crate) async fn authorize(
 
 /// The denial of a step that would have to be asked about, when its operation was not.
 fn unasked(checked: &Checked, grant: &Grant) -> Denial {
-    let rule =
-        grant.flow.as_ref().map_or_else(|| format!("profiles.{}", grant.profile), |met| met.rule.clone());
+    let rule = grant
+        .flow
+        .as_ref()
+        .map_or_else(|| format!("profiles.{}", grant.profile), |matched| matched.rule.clone());
     Denial {
         code: DenialCode::FlowDenied,
         rule,
@@ -123,7 +125,7 @@ fn exclusive_mounts(grants: Vec<&Grant>) -> Vec<String> {
 
 /// Where paths lead: the mounts, and the private files exposed in them by hard links.
 #[derive(Clone, Copy)]
-struct Places<'a> {
+struct PathContext<'a> {
     mounts: &'a MountTable,
     exposed: &'a ExposedFiles,
 }
@@ -147,32 +149,32 @@ async fn judge_grants(
     let (tool, args) = (&checked.tool, &checked.args);
     let (policy, mounts) = (&*host.policy, &*host.mounts);
     let exposed = &*mounts.private_links().exposed().await;
-    let places = Places { mounts, exposed };
+    let paths = PathContext { mounts, exposed };
     let subjects = subjects(tool, args)?;
-    pending.row.subjects = subjects.iter().map(row_subject).collect();
+    pending.call.subjects = subjects.iter().map(row_subject).collect();
     let mut steps = Vec::new();
     // An operation touches nothing by itself: its arguments belong to its steps.
     let own: &[RequestedSubject] = if tool.steps().is_empty() { &subjects } else { &[] };
     let mut run = host.labels.facts(caller);
-    pending.row.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
-    let grant = judge(tool, own, &run, policy, places).map_err(|denial| refuse_flow(*denial, pending))?;
+    pending.call.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
+    let grant = judge(tool, own, &run, policy, paths).map_err(|denial| refuse_flow(*denial, pending))?;
     let of_steps = tool.backend().arguments_of_steps(args)?;
     for step in tool.steps() {
         let subjects = self::subjects(step, of_steps.as_ref().unwrap_or(args))?;
         let grant =
-            judge(step, &subjects, &run, policy, places).map_err(|denial| refuse_flow(*denial, pending))?;
+            judge(step, &subjects, &run, policy, paths).map_err(|denial| refuse_flow(*denial, pending))?;
         // A later step is judged as if this one had read all that it may: the approver is asked once, before.
         for label in labels_of(&grant) {
             Arc::make_mut(&mut run.labels).entry(label).or_insert_with(|| checked.call.id.clone());
         }
         steps.push(StepGrant { step: step.facts().name.to_string(), grant });
     }
-    let met =
+    let matched =
         std::iter::once(&grant).chain(steps.iter().map(|step| &step.grant)).find_map(|it| it.flow.as_ref());
-    pending.row.flow_rule = met.map(|met| met.rule.as_str().into());
-    pending.row.decision = Some(audit::Verdict::Allow);
-    pending.row.rule = Some(rule_of(&grant).into());
-    pending.row.mounts = grant
+    pending.call.flow_rule = matched.map(|matched| matched.rule.as_str().into());
+    pending.call.decision = Some(audit::Verdict::Allow);
+    pending.call.rule = Some(rule_of(&grant).into());
+    pending.call.mounts = grant
         .mounts
         .iter()
         .map(|mount| audit::RecordedMount { name: mount.name.as_str().into(), access: mount.access })
@@ -183,7 +185,7 @@ async fn judge_grants(
 /// Refuses the call, and notes the flow rule in the row, if it was one that denies.
 pub(super) fn refuse_flow(denial: Denial, pending: &mut PendingRecord) -> ToolError {
     if denial.code == DenialCode::FlowDenied {
-        pending.row.flow_rule = Some(denial.rule.as_str().into());
+        pending.call.flow_rule = Some(denial.rule.as_str().into());
     }
     refuse(denial, pending)
 }
@@ -208,15 +210,15 @@ fn judge(
     subjects: &[RequestedSubject],
     run: &RunFacts<'_>,
     policy: &WorkspaceSecurityPolicy,
-    places: Places<'_>,
+    paths: PathContext<'_>,
 ) -> Result<Grant, Box<Denial>> {
     let grant = policy.authorize(&CallRequest { tool: tool.facts(), subjects, run }).map_err(Box::new)?;
     // A command opens files without these checks, so a private file exposed in any mount refuses every
     // command.
     if grant.shell.is_some()
-        && let Some(suspect) = places.exposed.suspects_any()
+        && let Some(suspect) = paths.exposed.suspects_any()
     {
-        return Err(Box::new(command_denial(suspect, places.exposed)));
+        return Err(Box::new(command_denial(suspect, paths.exposed)));
     }
     for subject in subjects {
         match subject {
@@ -229,7 +231,7 @@ fn judge(
                 } else {
                     LastName::Followed
                 };
-                judge_target(path, *access, last, policy, places)?;
+                judge_target(path, *access, last, policy, paths)?;
             }
             // The policy has judged these by their text, above.
             RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
@@ -285,9 +287,9 @@ fn judge_target(
     access: Access,
     last: LastName,
     policy: &WorkspaceSecurityPolicy,
-    places: Places<'_>,
+    paths: PathContext<'_>,
 ) -> Result<(), Box<Denial>> {
-    let Some(mount) = path.mount().and_then(|name| places.mounts.get(name)) else { return Ok(()) };
+    let Some(mount) = path.mount().and_then(|name| paths.mounts.get(name)) else { return Ok(()) };
     let root = mount.directory().as_fd();
     let reached = match resolve_nearest(root, path.below_mount(), last) {
         Ok(Some(reached)) => reached,
@@ -307,7 +309,7 @@ fn judge_target(
     // Removing or renaming a name leaves the file itself unchanged.
     let is_opened = exists && matches!(last, LastName::Followed);
     if is_opened && !is_vault {
-        match suspect(target, places.exposed) {
+        match suspect(target, paths.exposed) {
             Some(LinkSuspicion::Private) => {
                 return Err(path_denial(path, DenialCode::HardLink, links::PRIVATE));
             }
@@ -456,7 +458,7 @@ fn below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Opti
 }
 
 /// Asks for the approval. `Some` are arguments that the approver put in place of the call's own.
-async fn consent(
+async fn ask_approval(
     gated: &Gated,
     grant: &Grant,
     steps: Vec<StepGrant>,
@@ -471,7 +473,7 @@ async fn consent(
         agent_id: caller.agent_id.clone(),
         run_id: caller.run_id.clone(),
         tool: tool.to_owned(),
-        tier: pending.row.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
+        tier: pending.call.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
         unconfined: checked.tool.backend().is_unconfined(),
         arguments: checked.args.text().to_owned(),
         grant: grant.clone(),
@@ -488,15 +490,15 @@ async fn consent(
     caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: answer.is_ok() });
     match answer {
         Ok(None) => {
-            pending.row.approval = Some("approved".into());
+            pending.call.approval = Some("approved".into());
             Ok(None)
         }
         Ok(Some(arguments)) => {
-            pending.row.approval = Some("approved_with_changes".into());
+            pending.call.approval = Some("approved_with_changes".into());
             Ok(Some(arguments))
         }
         Err(NotApproved { code, reason }) => {
-            pending.row.approval = Some(code.as_str().into());
+            pending.call.approval = Some(code.as_str().into());
             let rule = asking_rule(gated, policy);
             let hint = reason.unwrap_or_default();
             Err(refuse(Denial { code, rule, subject: tool.to_owned(), hint }, pending))

@@ -16,7 +16,7 @@ use crate::audit::{AuditError, AuditLog, CallEnding, CallRecord, Outcome, Record
 #[derive(Debug)]
 pub(crate) struct PendingRecord {
     log: Arc<AuditLog>,
-    pub(crate) row: CallRecord,
+    pub(crate) call: CallRecord,
     started: Instant,
     /// How long the call waited for an approver, which does not count as the call's own time.
     waited: Duration,
@@ -26,8 +26,8 @@ pub(crate) struct PendingRecord {
 }
 
 impl PendingRecord {
-    pub(crate) fn new(log: Arc<AuditLog>, row: CallRecord) -> Self {
-        Self { log, row, started: Instant::now(), waited: Duration::ZERO, waits_since: None, is_over: false }
+    pub(crate) fn new(log: Arc<AuditLog>, call: CallRecord) -> Self {
+        Self { log, call, started: Instant::now(), waited: Duration::ZERO, waits_since: None, is_over: false }
     }
 
     /// The duration of the call so far, without waits for an approver.
@@ -38,7 +38,7 @@ impl PendingRecord {
 
     /// Whether an approver has approved of the call, with other arguments or as it was.
     pub(super) fn is_approved(&self) -> bool {
-        self.row.approval.as_deref().is_some_and(|approval| approval.starts_with("approved"))
+        self.call.approval.as_deref().is_some_and(|approval| approval.starts_with("approved"))
     }
 
     /// Starts a wait for an approver.
@@ -53,13 +53,13 @@ impl PendingRecord {
 
     /// Writes the `begin` row of a call that has effects.
     pub(super) fn begin(&self) -> Result<(), AuditError> {
-        self.log.append(&Record::begin(&Arc::new(self.row.clone()))).map(drop)
+        self.log.append(&Record::begin(&Arc::new(self.call.clone()))).map(drop)
     }
 
     /// Writes the final row.
     pub(super) fn end(&mut self, ending: CallEnding) -> Result<(), AuditError> {
         self.is_over = true;
-        let row = Arc::new(std::mem::take(&mut self.row));
+        let row = Arc::new(std::mem::take(&mut self.call));
         self.log.append(&Record::end(&row, ending)).map(drop)
     }
 }

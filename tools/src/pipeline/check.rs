@@ -62,14 +62,14 @@ pub(super) async fn check_again(
     };
     for hook in hooks.iter() {
         if let Some(arguments) = hooks::run_before_hook(hook, &checked, caller, pending).await? {
-            let model_args_sha256 = pending.row.args_sha256.clone();
+            let model_args_sha256 = pending.call.args_sha256.clone();
             let Checked { call, tool, .. } = checked;
             checked = match with_arguments(call, Arc::clone(&tool), arguments, pending) {
                 Ok(checked) => checked,
                 // The mistake is the hook's: the model has nothing to correct, and the row keeps its
                 // arguments' hash.
                 Err(error) => {
-                    pending.row.args_sha256 = model_args_sha256;
+                    pending.call.args_sha256 = model_args_sha256;
                     return Err(hooks::misfit(&tool, &error, pending));
                 }
             };
@@ -95,10 +95,10 @@ async fn repaired_by_hooks(
         error: error.clone(),
     };
     let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
-    let model_args_sha256 = pending.row.args_sha256.clone();
+    let model_args_sha256 = pending.call.args_sha256.clone();
     // If those do not fit either, the model gets the error of its own arguments, and the row their hash.
     with_arguments(call, tool, arguments, pending).map_err(|_other| {
-        pending.row.args_sha256 = model_args_sha256;
+        pending.call.args_sha256 = model_args_sha256;
         error
     })
 }
@@ -122,7 +122,7 @@ fn check_against_schema(
     tool: &RegisteredTool,
     pending: &mut PendingRecord,
 ) -> Result<(ToolArgs, CallNotes), ToolError> {
-    pending.row.args_sha256 = Some(hex::encode(Sha256::digest(arguments.as_bytes())).into());
+    pending.call.args_sha256 = Some(hex::encode(Sha256::digest(arguments.as_bytes())).into());
     let repairs = if is_privileged(tool) { Repairs::Off } else { Repairs::Allowed };
     let CheckedArguments { args, repaired, ignored } = tool.schema().check(arguments, repairs)?;
     if repairs == Repairs::Off {

@@ -15,18 +15,18 @@ pub(super) fn judge_flow_again(
     host: &Host,
     run: &RunFacts<'_>,
 ) -> Result<(), Denial> {
-    let Some(met) = host.policy.flow_met(grant, run) else { return Ok(()) };
-    let granted = grant.flow.as_ref().map_or(Approval::Allow, |met| met.approval);
-    if met.approval <= granted {
+    let Some(matched) = host.policy.strictest_flow_match(grant, run) else { return Ok(()) };
+    let granted = grant.flow.as_ref().map_or(Approval::Allow, |matched| matched.approval);
+    if matched.approval <= granted {
         return Ok(());
     }
     Err(Denial {
         code: DenialCode::FlowDenied,
-        rule: met.rule,
+        rule: matched.rule,
         subject: checked.tool.facts().name.to_string(),
         hint: format!(
             "call `{}` of this run has read `{}` since this one was granted; call it again",
-            met.call_id, met.label
+            matched.call_id, matched.label
         ),
     })
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::call::Caller;
 
 /// How long a call may be silent before its watcher gets a heartbeat, and between heartbeats: 5 s.
-const SILENCE: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A call with a watcher.
 pub(super) struct WatchedCall {
@@ -46,7 +46,7 @@ impl WatchedCall {
     /// Drives the call's work and sends heartbeats while it is silent.
     pub(super) async fn drive<T>(&self, call_id: &str, mut work: Pin<&mut impl Future<Output = T>>) -> T {
         let begun = Instant::now();
-        let mut ticks = tokio::time::interval_at(begun + SILENCE, SILENCE);
+        let mut ticks = tokio::time::interval_at(begun + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
         // After a stall of the executor, send one heartbeat, not all missed ones.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

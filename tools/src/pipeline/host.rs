@@ -14,7 +14,7 @@ use crate::{
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     slots::CallSlots,
     table::{ServedTools, ToolTable},
-    web::EgressGate,
+    web::HttpClientHandle,
 };
 
 /// The shared parts of the pipeline, assembled once when the registry is built. The registry of an
@@ -31,10 +31,10 @@ pub(crate) struct Host {
     pub(crate) rates: Arc<Rates>,
     pub(crate) labels: Arc<RunLabels>,
     /// Starts the HTTP client. Without it no tool makes requests.
-    pub(crate) gate: Option<Arc<EgressGate>>,
+    pub(crate) http_client: Option<Arc<HttpClientHandle>>,
     pub(crate) hooks: Hooks,
     /// The steps of operations, in a separate registry that only operations reach.
-    pub(crate) steps: Option<Arc<ToolRegistry>>,
+    pub(crate) operation_steps: Option<Arc<ToolRegistry>>,
 }
 
 impl Host {
@@ -48,7 +48,7 @@ impl Host {
         Self {
             tools: Arc::new(ServedTools::new(tools)),
             hooks: Hooks::default(),
-            steps: None,
+            operation_steps: None,
             ..self.clone()
         }
     }

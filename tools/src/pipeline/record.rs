@@ -13,8 +13,8 @@ use crate::{
 
 /// Writes the call's end and releases its result; if the end cannot be written, the result is withheld.
 pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending: PendingRecord) -> ToolResult {
-    let call_id = pending.row.call_id.to_string();
-    let tool = pending.row.tool.to_string();
+    let call_id = pending.call.call_id.to_string();
+    let tool = pending.call.tool.to_string();
     let duration = pending.elapsed();
     let Shaped { outcome, details, truncated, original_bytes, mut usage } = shaped;
     let ending = CallEnding {

@@ -51,15 +51,15 @@ pub(crate) fn resolve(
     };
     if !tool.steps().is_empty() {
         // The rows of the steps carry the same id.
-        pending.row.operation_id.get_or_insert_with(|| random_id("op").into());
+        pending.call.operation_id.get_or_insert_with(|| random_id("op").into());
     }
     if call.tool != tool.decl().name {
         // Called by an alias: from here on the canonical name is judged, shown and recorded.
         call.tool.clone_from(&tool.decl().name);
-        pending.row.tool = call.tool.as_str().into();
+        pending.call.tool = call.tool.as_str().into();
     }
-    pending.row.confinement = Some(tool.confinement());
-    pending.row.module_sha256 = tool.module().map(|module| module.digest().to_string().into());
+    pending.call.confinement = Some(tool.confinement());
+    pending.call.module_sha256 = tool.module().map(|module| module.digest().to_string().into());
     Ok(Resolved { call, tool: Arc::clone(tool) })
 }
 

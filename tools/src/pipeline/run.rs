@@ -9,7 +9,7 @@ use portcullis_types::{SafetyTier, ToolError, ToolEvent, ToolOutput};
 use super::{
     Host, PendingRecord,
     authorize::{Authorized, refuse_flow},
-    backend::{CallAttempt, ResourceUsage, TryOutcome},
+    backend::{AttemptOutcome, CallAttempt, ResourceUsage},
     call_log::unrecorded,
     caller_deadline::{ensure_not_over, within_deadline},
     check::Checked,
@@ -51,7 +51,7 @@ pub(crate) async fn run(
         None => within_deadline(caller, host.slots.take(exclusive, &caller.cancel)).await??,
     };
     ensure_not_over(caller)?;
-    if caller.step.is_none() {
+    if caller.operation_step.is_none() {
         let run_facts = host.labels.facts(caller);
         // An operation reaches what its steps do, and has nothing of its own.
         for grant in [&grant].into_iter().chain(steps.iter().map(|step| &step.grant)) {
@@ -62,9 +62,9 @@ pub(crate) async fn run(
     // All secrets that the call may carry, so that the row of a call that dies with its process names them. The row of
     // the end has those that it did carry.
     if checked.tool.backend().confinement() != Confinement::Native {
-        pending.row.secrets = grant.secrets_at_begin().map(|secret| secret.name.as_str().into()).collect();
+        pending.call.secrets = grant.secrets_at_begin().map(|secret| secret.name.as_str().into()).collect();
     }
-    if pending.row.tier != Some(SafetyTier::ReadOnly) {
+    if pending.call.tier != Some(SafetyTier::ReadOnly) {
         pending.begin().map_err(|error| unrecorded(&error))?;
     }
     let time_limit = match caller.turn_deadline {
@@ -72,13 +72,13 @@ pub(crate) async fn run(
         None => grant.limits.timeout,
     };
     let deadline = Instant::now() + time_limit;
-    let reading = host.labels.follow(caller, &checked.call.id, &grant, (&host.policy, deadline));
+    let labels = host.labels.follow(caller, &checked.call.id, &grant, (&host.policy, deadline));
     if checked.tool.backend().confinement() == Confinement::Shell {
         // The kernel does not tell which mounts a program touches, and its output is passed on as it comes.
-        reading.uses_all();
+        labels.mark_all_mounts_used();
         // A command with a network may have received anything, also by a job of an earlier command.
         if grant.shell.as_ref().is_some_and(|shell| shell.network.is_some()) {
-            reading.reads_web();
+            labels.mark_web_read();
         }
     }
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
@@ -93,12 +93,12 @@ pub(crate) async fn run(
         slot: &slot,
         time_limit,
         deadline,
-        reading: &reading,
+        labels: &labels,
         is_approved: pending.is_approved(),
         caller: watched.as_ref().map_or(caller, |watched| &watched.caller),
         host,
     };
-    let (TryOutcome { result, trailer, usage, .. }, tries) = {
+    let (AttemptOutcome { result, trailer, usage, .. }, tries) = {
         let mut tried = std::pin::pin!(try_until_done(attempt, pending));
         match &watched {
             Some(watched) => watched.drive(&checked.call.id, tried.as_mut()).await?,
@@ -106,7 +106,7 @@ pub(crate) async fn run(
         }
     };
     checked.notes.tries = tries;
-    // `reading` ends here, before the result is released: the next call of the run is judged by it.
+    // `labels` ends here, before the result is released: the next call of the run is judged by it.
     Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false, has_changed: false })
 }
 
@@ -115,11 +115,11 @@ pub(crate) async fn run(
 async fn try_until_done(
     attempt: CallAttempt<'_>,
     pending: &mut PendingRecord,
-) -> Result<(TryOutcome, usize), ToolError> {
+) -> Result<(AttemptOutcome, usize), ToolError> {
     for (before, pause) in PAUSES.into_iter().enumerate() {
         let mut tried = attempt.checked.tool.backend().attempt(attempt, pending).await?;
         let resume = Instant::now() + pause;
-        if !tried.may_try_again || resume >= attempt.deadline {
+        if !tried.may_retry || resume >= attempt.deadline {
             return Ok((tried, before + 1));
         }
         tokio::select! {

@@ -310,7 +310,7 @@ fn store_output(
     // Use a fresh id: a provider may reuse call ids, and a stored output must not take another's place.
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
-    let grant = json!({ "tool": &*pending.row.tool, "grant": grant });
+    let grant = json!({ "tool": &*pending.call.tool, "grant": grant });
     match store.put(&id, &owner, &grant, text) {
         Ok(()) => Some(id),
         Err(error) => {
@@ -371,8 +371,8 @@ fn failed(
     let error = bounded(error);
     if error.kind() == ToolErrorKind::Internal {
         tracing::error!(
-            tool = %pending.row.tool,
-            call_id = %pending.row.call_id,
+            tool = %pending.call.tool,
+            call_id = %pending.call.call_id,
             detail = error.operator_detail().unwrap_or_default(),
             "a tool call failed on our side"
         );

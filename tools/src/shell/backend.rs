@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    connect::{SidecarSource, SidecarTerms, StartSidecar},
+    connect::{SidecarConfig, SidecarSource, StartSidecar},
     sidecar::Sidecar,
 };
 
@@ -32,7 +32,7 @@ pub enum ShellBackend {
 
 /// Where to get a sidecar.
 #[derive(Debug, Clone, Default)]
-pub enum ShellPlace {
+pub enum ShellSource {
     /// Nowhere: there is no shell.
     #[default]
     Nowhere,
@@ -51,28 +51,28 @@ pub enum ShellPlace {
 
 impl ShellBackend {
     /// The backend for a place under these terms.
-    pub(crate) fn new(place: &ShellPlace, terms: SidecarTerms) -> Self {
+    pub(crate) fn new(place: &ShellSource, terms: SidecarConfig) -> Self {
         if let Some(absence) = terms.policy.shell_absence() {
             return Self::Disabled { reason: absence.remedy().to_owned() };
         }
-        let is_own = matches!(place, ShellPlace::Own(_) | ShellPlace::Host(_));
+        let is_own = matches!(place, ShellSource::Own(_) | ShellSource::Host(_));
         if is_own && !Path::new(BASH).exists() {
             return Self::Disabled { reason: format!("there is no `{BASH}` here, which runs the commands") };
         }
         let policy = Arc::clone(&terms.policy);
         let sidecar = |source| Arc::new(Sidecar::new(source, policy.shell()));
         match place {
-            ShellPlace::Nowhere => {
+            ShellSource::Nowhere => {
                 Self::Disabled { reason: "this program was given no shell sidecar".to_owned() }
             }
-            ShellPlace::Own(starter) => {
+            ShellSource::Own(starter) => {
                 Self::Session(sidecar(SidecarSource::Own { starter: Arc::clone(starter), terms }))
             }
-            ShellPlace::Host(starter) => {
-                let terms = SidecarTerms { unconfined: true, ..terms };
+            ShellSource::Host(starter) => {
+                let terms = SidecarConfig { unconfined: true, ..terms };
                 Self::Host(sidecar(SidecarSource::Own { starter: Arc::clone(starter), terms }))
             }
-            ShellPlace::Socket { path, token_file } => Self::Session(sidecar(SidecarSource::Socket {
+            ShellSource::Socket { path, token_file } => Self::Session(sidecar(SidecarSource::Socket {
                 path: path.clone(),
                 token_file: token_file.clone(),
             })),

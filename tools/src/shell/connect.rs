@@ -30,7 +30,7 @@ pub(super) type SidecarClient = ShellClient<InterceptedService<Channel, Credenti
 
 /// The terms of a sidecar that this process starts.
 #[derive(Debug, Clone)]
-pub struct SidecarTerms {
+pub struct SidecarConfig {
     /// The policy that it enforces.
     pub policy: Arc<WorkspaceSecurityPolicy>,
     /// The host folder above the mounts.
@@ -51,7 +51,7 @@ pub trait StartSidecar: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// The system's.
-    fn start(&self, terms: &SidecarTerms) -> io::Result<StartedSidecar>;
+    fn start(&self, terms: &SidecarConfig) -> io::Result<StartedSidecar>;
 }
 
 /// A sidecar of our own. It ends when its connection closes.
@@ -71,7 +71,7 @@ pub(super) enum SidecarSource {
     /// A running sidecar and its socket.
     Socket { path: PathBuf, token_file: PathBuf },
     /// A sidecar that is started with the first command.
-    Own { starter: Arc<dyn StartSidecar>, terms: SidecarTerms },
+    Own { starter: Arc<dyn StartSidecar>, terms: SidecarConfig },
 }
 
 /// A connection, and the process behind it if it is ours.

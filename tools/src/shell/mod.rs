@@ -22,8 +22,8 @@ mod session;
 mod sidecar;
 mod tool;
 
-pub use backend::{ShellBackend, ShellPlace};
-pub use connect::{SidecarTerms, StartSidecar, StartedSidecar};
+pub use backend::{ShellBackend, ShellSource};
+pub use connect::{SidecarConfig, StartSidecar, StartedSidecar};
 pub use failure::SidecarError;
 pub(crate) use networked::{NetworkedSession, NetworkedSessions, end_all, end_all_blocking};
 pub use sidecar::{LayerHealth, Sidecar, SidecarHealth};

@@ -38,7 +38,7 @@ pub(super) struct Session {
 
 /// A command to run in a session, with its limits.
 #[derive(Debug)]
-pub(super) struct CommandRequest<'a> {
+pub(super) struct SidecarCommand<'a> {
     pub(super) text: &'a str,
     pub(super) workdir: &'a str,
     pub(super) stdin: &'a str,
@@ -107,7 +107,7 @@ impl Session {
     pub(super) async fn run(
         &mut self,
         mut client: SidecarClient,
-        command: &CommandRequest<'_>,
+        command: &SidecarCommand<'_>,
         cancel: &CancellationToken,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<CommandResult, CommandFailure> {
@@ -155,7 +155,7 @@ impl Session {
         }
     }
 
-    fn request(&self, command: &CommandRequest<'_>) -> ExecRequest {
+    fn request(&self, command: &SidecarCommand<'_>) -> ExecRequest {
         ExecRequest {
             session_id: self.id.clone(),
             command: command.text.to_owned(),

@@ -20,7 +20,7 @@ use super::{
     connect::SidecarClient,
     failure::{SHELL_UNAVAILABLE, SidecarError},
     outcome::{CommandContext, outcome},
-    session::{CommandFailure, CommandRequest, CommandResult, Session},
+    session::{CommandFailure, CommandResult, Session, SidecarCommand},
     sidecar::{SessionKey, SessionTerms, Sidecar, SidecarSessions},
 };
 use crate::{
@@ -170,7 +170,7 @@ impl BashTool {
             return Ok(ShellRun { denial: Some(denial), ..ShellRun::failed(withdrawn(), None) });
         }
         let posture = session.posture().clone();
-        let command = CommandRequest {
+        let command = SidecarCommand {
             text: &input.command,
             workdir: &workdir,
             stdin: &input.stdin,
@@ -242,7 +242,7 @@ fn withdrawn() -> ToolError {
 async fn run_and_pass_on(
     session: &mut Session,
     client: SidecarClient,
-    command: &CommandRequest<'_>,
+    command: &SidecarCommand<'_>,
     terms: &ShellTerms<'_>,
 ) -> Result<CommandResult, CommandFailure> {
     let mut forwarder = OutputForwarder::to(terms.on_update.clone());

@@ -10,17 +10,15 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use portcullis_types::{CancellationToken, GuestPath, ProgressFn, ToolError, ToolErrorKind, ToolOutput};
+use portcullis_types::{CancellationToken, GuestPath, ToolError, ToolErrorKind, ToolOutput};
 use serde_json::{Value, json};
 
 use super::tool::{DESTINATION, SOURCE};
 use crate::{
-    audit::Text,
-    call::{Caller, OperationStep, new_call},
+    call::{Caller, OperationContext, OperationStep, new_call},
     pipeline::{overdue, with_commas},
     registry::ToolRegistry,
     sandbox::{Transfer, TransferEnd},
-    slots::CallSlot,
 };
 
 /// The steps' names.
@@ -34,28 +32,14 @@ const TIDY_TIME: Duration = Duration::from_secs(1);
 /// The time limit of the call that removes the temporary file of a killed write step.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(1);
 
-/// The terms that a copy has from its call.
-pub(crate) struct Terms {
-    /// The id that joins the rows of the call and its steps.
-    pub(crate) operation_id: Option<Text>,
-    /// Whether the call was approved, its steps' grants in view.
-    pub(crate) is_approved: bool,
-    pub(crate) time_limit: Duration,
-    pub(crate) deadline: Instant,
-    /// The steps run in the slot of the call.
-    pub(crate) slot: CallSlot,
-    /// Takes the steps' progress.
-    pub(crate) on_progress: Option<ProgressFn>,
-}
-
 /// A copy to make.
-pub(super) struct Copy {
+pub(super) struct CopyRun {
     /// The registry of the steps.
     pub(super) steps: Arc<ToolRegistry>,
     pub(super) call_id: String,
     pub(super) source: String,
     pub(super) destination: String,
-    pub(super) terms: Terms,
+    pub(super) context: OperationContext,
     pub(super) caller: Caller,
 }
 
@@ -66,7 +50,7 @@ enum CopyStop {
     Deadline,
 }
 
-impl Copy {
+impl CopyRun {
     /// Makes the copy.
     ///
     /// # Cancellation
@@ -86,7 +70,7 @@ impl Copy {
         let temporary = format!("{:016x}", rand::random::<u64>());
         let transfer = Transfer::new();
         let mut reader = self.caller_of_step(Some(TransferEnd::Sending(Arc::clone(&transfer))));
-        reader.on_progress.clone_from(&self.terms.on_progress);
+        reader.on_progress.clone_from(&self.context.on_progress);
         let writer = self.caller_of_step(Some(TransferEnd::Receiving(Arc::clone(&transfer))));
         let reading = async {
             let arguments = json!({ SOURCE: self.source });
@@ -128,12 +112,12 @@ impl Copy {
             }
         };
         let Err(error) = written else { return Ok(self.output(transfer.bytes())) };
-        if transfer.is_received() && !is_steps_own_word(&error) {
+        if transfer.is_received() && !is_reported_by_guest(&error) {
             self.clean_up(&temporary).await;
         }
         Err(match (stopped, read) {
             (Some(CopyStop::Cancelled), _) => ToolError::cancelled("the call was cancelled"),
-            (Some(CopyStop::Deadline), _) => overdue(self.terms.time_limit),
+            (Some(CopyStop::Deadline), _) => overdue(self.context.time_limit),
             // A read step that was only stopped because the write failed is not the cause.
             (None, Err(read)) if read.kind() != ToolErrorKind::Cancelled => read,
             (None, _) => error,
@@ -142,7 +126,7 @@ impl Copy {
 
     /// Waits until the copy must end: the caller has given up, or only the time to clean up is left.
     async fn stop(&self, given_up: &CancellationToken) -> CopyStop {
-        let last = self.terms.deadline - TIDY_TIME.min(self.terms.time_limit / 4);
+        let last = self.context.deadline - TIDY_TIME.min(self.context.time_limit / 4);
         tokio::select! {
             biased;
             () = given_up.cancelled() => CopyStop::Cancelled,
@@ -161,17 +145,17 @@ impl Copy {
     /// stops a step, because it knows what must be cleaned up first.
     fn caller_of_step(&self, transfer: Option<TransferEnd>) -> Caller {
         Caller {
-            operation_id: self.terms.operation_id.as_deref().map(str::to_owned),
+            operation_id: self.context.operation_id.as_deref().map(str::to_owned),
             cancel: CancellationToken::new(),
-            turn_deadline: Some(self.terms.deadline),
+            turn_deadline: Some(self.context.deadline),
             approval_policy: None,
             approver: None,
             on_update: None,
             on_progress: None,
             on_event: None,
-            slot: Some(self.terms.slot.clone()),
-            step: Some(OperationStep {
-                is_approved: self.terms.is_approved,
+            slot: Some(self.context.slot.clone()),
+            operation_step: Some(OperationStep {
+                is_approved: self.context.is_approved,
                 transfer,
                 ..OperationStep::default()
             }),
@@ -204,7 +188,7 @@ impl Copy {
 }
 
 /// Whether the step itself returned the error, so that it has cleaned up.
-fn is_steps_own_word(error: &ToolError) -> bool {
+fn is_reported_by_guest(error: &ToolError) -> bool {
     match error.kind() {
         ToolErrorKind::Denied | ToolErrorKind::InvalidArguments | ToolErrorKind::NotFound => true,
         ToolErrorKind::Failed | ToolErrorKind::Unavailable => error.code() == error.kind().as_str(),
@@ -225,7 +209,7 @@ mod tests {
             ToolError::denied("not allowed"),
             ToolError::denied("protected").with_code("protected_path"),
         ];
-        assert!(own.iter().all(is_steps_own_word));
+        assert!(own.iter().all(is_reported_by_guest));
         let limit = Duration::from_secs(1);
         for fault in [
             GuestFault::Timeout { limit },
@@ -234,8 +218,8 @@ mod tests {
             GuestFault::NoFinalFrame,
             GuestFault::Trap { reason: "unreachable".into() },
         ] {
-            assert!(!is_steps_own_word(&(&fault).into()), "{fault}");
+            assert!(!is_reported_by_guest(&(&fault).into()), "{fault}");
         }
-        assert!(!is_steps_own_word(&ToolError::unavailable("gone").with_code("audit_unwritable")));
+        assert!(!is_reported_by_guest(&ToolError::unavailable("gone").with_code("audit_unwritable")));
     }
 }

@@ -7,5 +7,4 @@
 mod copy;
 mod tool;
 
-pub(crate) use copy::Terms;
 pub(crate) use tool::{VaultCopy, tool};

@@ -8,9 +8,9 @@ use portcullis_types::{
 };
 use serde_json::{Value, json};
 
-use super::copy::{Copy, Terms};
+use super::copy::CopyRun;
 use crate::{
-    call::Caller,
+    call::{Caller, OperationContext},
     registered::RegisteredTool,
     registry::{RegistryError, ToolRegistry},
     table::ToolTable,
@@ -89,7 +89,7 @@ impl VaultCopy {
         steps: Option<&Arc<ToolRegistry>>,
         call_id: &str,
         arguments: &Value,
-        terms: Terms,
+        context: OperationContext,
         caller: &Caller,
     ) -> Result<ToolOutput, ToolError> {
         let steps = steps.ok_or_else(|| ToolError::internal("no registry of steps"))?;
@@ -97,12 +97,12 @@ impl VaultCopy {
             Some(Value::String(text)) => Ok(text.clone()),
             _ => Err(ToolError::internal(format!("`{name}` passed the check and is no text"))),
         };
-        let copy = Copy {
+        let copy = CopyRun {
             steps: Arc::clone(steps),
             call_id: call_id.to_owned(),
             source: argument(SOURCE)?,
             destination: argument(DESTINATION)?,
-            terms,
+            context,
             caller: caller.clone(),
         };
         copy.run().await

@@ -9,9 +9,12 @@ use serde_json::{Value, json};
 
 use super::{
     URL, WebFetch,
-    steps::{Steps, WebTerms, add_source, is_of_guest, refused_by_status},
+    steps::{OperationSteps, add_source, is_reported_by_guest, refused_by_status},
 };
-use crate::{call::Caller, registry::ToolRegistry};
+use crate::{
+    call::{Caller, OperationContext},
+    registry::ToolRegistry,
+};
 
 /// The steps' names.
 const REQUEST_STEP: &str = "web_fetch_request";
@@ -26,12 +29,12 @@ impl WebFetch {
         &'a self,
         steps: Option<&'a Arc<ToolRegistry>>,
         arguments: &'a Value,
-        terms: WebTerms,
+        context: OperationContext,
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         // Boxed, since the steps' calls are futures like the one that this is a part of.
         Box::pin(async move {
-            let steps = Steps::new(steps, terms, caller)?;
+            let steps = OperationSteps::new(steps, context, caller)?;
             let request = json!({ URL: arguments.get(URL) });
             let response = steps.request(REQUEST_STEP, &request).await?;
             // An answer that says that there is no such page is no page.
@@ -44,8 +47,12 @@ impl WebFetch {
 }
 
 /// Lets the guest read the body. If the extractor runs into its time or its memory, a plain pass follows.
-async fn read(steps: &Steps<'_>, response: &Response, arguments: &Value) -> Result<ToolOutput, ToolError> {
-    let end = steps.terms.deadline;
+async fn read(
+    steps: &OperationSteps<'_>,
+    response: &Response,
+    arguments: &Value,
+) -> Result<ToolOutput, ToolError> {
+    let end = steps.context.deadline;
     let half = end.saturating_duration_since(Instant::now()) / 2;
     let mut outcome = Err(ToolError::internal("no pass was made"));
     for (effort, deadline) in [("extract", Instant::now() + half), ("plain", end)] {
@@ -70,7 +77,7 @@ async fn read(steps: &Steps<'_>, response: &Response, arguments: &Value) -> Resu
 fn is_exhausted(error: &ToolError) -> bool {
     match error.kind() {
         ToolErrorKind::Timeout | ToolErrorKind::ResourceLimit => true,
-        ToolErrorKind::Failed => !is_of_guest(error),
+        ToolErrorKind::Failed => !is_reported_by_guest(error),
         _ => false,
     }
 }

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use portcullis_egress::{Credential, Judge, Limits, Method, Refusal, Url};
-use portcullis_policy::{Denial, DenialCode, Grant, Host, JudgedRequest};
+use portcullis_egress::{Credential, Judge, Method, Refusal, RequestLimits, Url};
+use portcullis_policy::{Denial, DenialCode, Grant, JudgedRequest, UrlHost};
 
 use super::DeclaredHosts;
 
@@ -18,7 +18,7 @@ pub(crate) struct GrantJudge {
     grant: Grant,
     /// The hosts that the tool declares, if it is a tool of a module.
     declared: Option<DeclaredHosts>,
-    limits: Limits,
+    limits: RequestLimits,
     /// The denial behind the refusal that the client reports, with its rule and hint.
     denial: Mutex<Option<Denial>>,
     /// The secrets of all tools, as far as they were read; set before the request is sent.
@@ -35,12 +35,12 @@ impl GrantJudge {
             None => (0, 0),
         };
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let limits = Limits {
+        let limits = RequestLimits {
             max_redirects,
             wire_bytes: bytes,
             response_bytes: bytes,
             total: time_limit,
-            ..Limits::default()
+            ..RequestLimits::default()
         };
         Self {
             grant,
@@ -59,7 +59,7 @@ impl GrantJudge {
 
     /// Gives the judge the secrets that its requests may carry, and that no response may repeat. Without them it
     /// attaches none.
-    pub(super) fn arm(&self, credentials: Vec<Credential>) {
+    pub(super) fn set_credentials(&self, credentials: Vec<Credential>) {
         // A judge is that of one request.
         let _again = self.credentials.set(credentials);
     }
@@ -102,7 +102,7 @@ impl Judge for GrantJudge {
     }
 
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
-        let host = Host::parse(host).map_err(|_invalid| {
+        let host = UrlHost::parse(host).map_err(|_invalid| {
             self.refuse(Denial {
                 code: DenialCode::UrlRefused,
                 rule: format!("profiles.{}", self.grant.profile),
@@ -135,7 +135,7 @@ impl Judge for GrantJudge {
         carried.insert(credential.name().to_owned());
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> RequestLimits {
         self.limits.clone()
     }
 }

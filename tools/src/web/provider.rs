@@ -88,7 +88,7 @@ mod tests {
     use portcullis_policy::{LoadOptions, PolicySource, WorkspaceSecurityPolicy};
     use portcullis_types::SandboxTier;
 
-    use super::{super::search_tool::Dialect, *};
+    use super::{super::search_tool::SearchToolVariant, *};
 
     /// The step's arguments for a search by these settings.
     fn asked(settings: &str, arguments: &Value) -> (String, Value) {
@@ -97,7 +97,7 @@ mod tests {
         let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
         let policy = WorkspaceSecurityPolicy::load(&options).expect("loads");
         let now = "2026-11-24T20:00:00Z".parse().expect("a time");
-        let query = SearchQuery::parse(arguments, Dialect::Own, now).expect("a query");
+        let query = SearchQuery::parse(arguments, SearchToolVariant::Own, now).expect("a query");
         let request = request(policy.search().expect("a provider"), &query);
         let body = request[BODY].as_str().map(|body| serde_json::from_str(body).expect("JSON"));
         (request[URL].as_str().expect("a URL").to_owned(), body.unwrap_or_default())

@@ -1,11 +1,11 @@
 //! What a search asks for, out of the arguments of its tool.
 
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
-use portcullis_policy::{Host, HostName};
+use portcullis_policy::{HostName, UrlHost};
 use portcullis_types::ToolError;
 use serde_json::Value;
 
-use super::search_tool::Dialect;
+use super::search_tool::SearchToolVariant;
 
 /// The longest query, in characters: the least that the providers take.
 pub(super) const MAX_QUERY_CHARS: usize = 400;
@@ -41,7 +41,11 @@ impl SearchQuery {
     /// # Errors
     /// `invalid_arguments`: a query of spaces or with control characters, a `site` that is no name of a host, a
     /// `since` that is no date or lies in the future.
-    pub(super) fn parse(arguments: &Value, dialect: Dialect, now: Timestamp) -> Result<Self, ToolError> {
+    pub(super) fn parse(
+        arguments: &Value,
+        variant: SearchToolVariant,
+        now: Timestamp,
+    ) -> Result<Self, ToolError> {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default().trim();
         let query = text("query");
         if query.is_empty() {
@@ -53,7 +57,7 @@ impl SearchQuery {
         if query.contains(char::is_control) {
             return Err(invalid("query", "it has a line break or another control character; write one line"));
         }
-        let max_results = arguments.get(dialect.max_results()).and_then(Value::as_u64);
+        let max_results = arguments.get(variant.max_results()).and_then(Value::as_u64);
         let max_results =
             max_results.and_then(|number| u32::try_from(number).ok()).unwrap_or(DEFAULT_RESULTS);
         // A model that has nothing to say about an argument often leaves it empty.
@@ -69,9 +73,9 @@ impl SearchQuery {
 
 /// The name of a host. An address is none, and neither are operators, which a query could smuggle in here.
 fn site(text: &str) -> Result<HostName, ToolError> {
-    match Host::parse(text) {
-        Ok(Host::Name(name)) => Ok(name),
-        Ok(Host::Address(_)) | Err(_) => {
+    match UrlHost::parse(text) {
+        Ok(UrlHost::Name(name)) => Ok(name),
+        Ok(UrlHost::Address(_)) | Err(_) => {
             let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
             let message = format!(
                 "`{}` is not the name of a host; write the name alone, such as `docs.example.com`",
@@ -123,7 +127,7 @@ mod tests {
     /// The evening of 24 November 2026 in UTC.
     fn parse(arguments: &Value) -> Result<SearchQuery, ToolError> {
         let now = "2026-11-24T20:00:00Z".parse().expect("a time");
-        SearchQuery::parse(arguments, Dialect::Own, now)
+        SearchQuery::parse(arguments, SearchToolVariant::Own, now)
     }
 
     #[track_caller]

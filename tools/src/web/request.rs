@@ -1,4 +1,4 @@
-//! One request through the gate, by whatever tool: judged, made on a confined thread, its failure named.
+//! One request through the HTTP client: judged, made on a confined thread, its failure named.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use portcullis_egress::{
 use portcullis_policy::{Denial, Grant};
 use portcullis_types::{ToolError, ToolErrorKind, chain};
 
-use super::{EgressGate, GrantJudge};
+use super::{GrantJudge, HttpClientHandle};
 use crate::audit::{CallRecord, Text};
 
 /// The name that a request has for its sender, where the tool gives none.
@@ -29,16 +29,16 @@ pub(crate) enum RequestFailure {
 /// # Cancellation
 /// Dropping the future or firing the token closes the connection.
 pub(crate) async fn request(
-    gate: &EgressGate,
+    http_client: &HttpClientHandle,
     judge: &Arc<GrantJudge>,
     request: Request,
     cancel: CancellationToken,
     row: &mut CallRecord,
 ) -> Result<Response, RequestFailure> {
     row.secrets.clear();
-    let client = gate.client().await.map_err(RequestFailure::Failed)?;
+    let client = http_client.client().await.map_err(RequestFailure::Failed)?;
     row.posture = Some(client.posture().summary().into());
-    judge.arm(gate.credentials(judge.grant()).await.map_err(RequestFailure::Failed)?);
+    judge.set_credentials(http_client.credentials(judge.grant()).await.map_err(RequestFailure::Failed)?);
     // For a row that ends with the caller, while the request is under way.
     row.secrets = secrets_for(judge.grant(), request.url.as_str());
     let sent = client.send(Arc::clone(judge) as _, request, cancel).await;

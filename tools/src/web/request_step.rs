@@ -6,7 +6,7 @@ use portcullis_policy::{HttpMethod, Operation, Standing, ToolFacts, ToolOrigin};
 use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind, SafetyTier, ToolName, ToolPolicy};
 use serde_json::json;
 
-use super::EgressGate;
+use super::HttpClientHandle;
 use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
 
 /// The argument with the address.
@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The backend of the step.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestStep {
-    pub(crate) gate: Arc<EgressGate>,
+    pub(crate) http_client: Arc<HttpClientHandle>,
     pub(crate) form: RequestForm,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Redirects {
 /// The request step of an operation: its first one.
 pub(crate) fn request_step(
     operation: Operation,
-    gate: Arc<EgressGate>,
+    http_client: Arc<HttpClientHandle>,
     form: RequestForm,
 ) -> Result<RegisteredTool, RegistryError> {
     let Some(name) = operation.steps.first() else {
@@ -67,7 +67,7 @@ pub(crate) fn request_step(
         })),
     };
     let facts = facts(name, vec![ArgumentRole { argument: URL.to_owned(), role: RoleKind::Url }])?;
-    RegisteredTool::operation(decl, "Request", facts, RequestStep { gate, form })
+    RegisteredTool::operation(decl, "Request", facts, RequestStep { http_client, form })
 }
 
 /// The facts of an operation of the web, or of its request step.

@@ -10,10 +10,13 @@ use serde_json::{Value, json};
 use super::{
     provider,
     query::SearchQuery,
-    search_tool::{Dialect, WebSearch},
-    steps::{Steps, WebTerms, add_source, is_of_guest, refused_by_status},
+    search_tool::{SearchToolVariant, WebSearch},
+    steps::{OperationSteps, add_source, is_reported_by_guest, refused_by_status},
 };
-use crate::{call::Caller, registry::ToolRegistry};
+use crate::{
+    call::{Caller, OperationContext},
+    registry::ToolRegistry,
+};
 
 /// The steps' names.
 const REQUEST_STEP: &str = "web_search_request";
@@ -25,7 +28,7 @@ impl WebSearch {
     /// # Errors
     /// `invalid_arguments`, as [`SearchQuery::parse`].
     pub(crate) fn request_arguments(&self, arguments: &Value) -> Result<ToolArgs, ToolError> {
-        let query = SearchQuery::parse(arguments, self.dialect, Timestamp::now())?;
+        let query = SearchQuery::parse(arguments, self.variant, Timestamp::now())?;
         let request = provider::request(&self.settings, &query).to_string();
         ToolArgs::parse(&request).map_err(|error| ToolError::internal(error.to_string()))
     }
@@ -38,13 +41,13 @@ impl WebSearch {
         &'a self,
         steps: Option<&'a Arc<ToolRegistry>>,
         arguments: &'a Value,
-        terms: WebTerms,
+        context: OperationContext,
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         // Boxed, since the steps' calls are futures like the one that this is a part of.
         Box::pin(async move {
-            let query = SearchQuery::parse(arguments, self.dialect, Timestamp::now())?;
-            let steps = Steps::new(steps, terms, caller)?;
+            let query = SearchQuery::parse(arguments, self.variant, Timestamp::now())?;
+            let steps = OperationSteps::new(steps, context, caller)?;
             let request = provider::request(&self.settings, &query);
             let response = steps.request(REQUEST_STEP, &request).await.map_err(not_followed)?;
             let mut read = json!({
@@ -58,13 +61,13 @@ impl WebSearch {
             if let Some(since) = query.since {
                 read["since"] = since.date.to_string().into();
             }
-            let outcome = steps.read(READ_STEP, &read, &response, steps.terms.deadline).await;
+            let outcome = steps.read(READ_STEP, &read, &response, steps.context.deadline).await;
             // Also where the guest could not read what the provider says of its error.
             let said = outcome.as_ref().map(ToolOutput::joined_text).unwrap_or_default();
             if let Some(error) = refused_by_status("the provider", &response, &said) {
                 return Err(error);
             }
-            let mut output = outcome.map_err(|error| match is_of_guest(&error) {
+            let mut output = outcome.map_err(|error| match is_reported_by_guest(&error) {
                 true => error.with_code("answer_unexpected"),
                 false => error,
             })?;
@@ -72,9 +75,9 @@ impl WebSearch {
             if let Value::Object(details) = &mut output.details {
                 details.insert("provider".to_owned(), self.settings.provider.as_str().into());
             }
-            Ok(match self.dialect {
-                Dialect::Own => output,
-                Dialect::Specification001 => as_data(output),
+            Ok(match self.variant {
+                SearchToolVariant::Own => output,
+                SearchToolVariant::Specification001 => as_data(output),
             })
         })
     }

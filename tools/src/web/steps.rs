@@ -10,43 +10,30 @@ use portcullis_types::{ToolError, ToolErrorKind, ToolOutput};
 use serde_json::Value;
 
 use crate::{
-    audit::Text,
-    call::{Caller, OperationStep, new_call},
+    call::{Caller, OperationContext, OperationStep, new_call},
     registry::ToolRegistry,
     sandbox::{Transfer, TransferEnd},
-    slots::CallSlot,
 };
 
 /// Where the request step leaves the response for the operation. A result for a model holds no body.
 pub(crate) type FetchedResponse = Arc<OnceLock<Response>>;
 
-/// The terms that an operation has from its call.
-pub(crate) struct WebTerms {
-    /// The id that joins the rows of the call and its steps.
-    pub(crate) operation_id: Option<Text>,
-    /// Whether the call was approved, its steps' grants in view.
-    pub(crate) is_approved: bool,
-    pub(crate) deadline: Instant,
-    /// The steps run in the slot of the call.
-    pub(crate) slot: CallSlot,
-}
-
-/// An operation that runs: its steps' registry, its terms and its caller.
-pub(super) struct Steps<'a> {
+/// An operation that runs: the registry of its steps, its context and its caller.
+pub(super) struct OperationSteps<'a> {
     pub(super) registry: &'a ToolRegistry,
-    pub(super) terms: WebTerms,
+    pub(super) context: OperationContext,
     pub(super) caller: &'a Caller,
 }
 
-impl<'a> Steps<'a> {
+impl<'a> OperationSteps<'a> {
     /// The steps of an operation. There is no registry of steps only within a step.
     pub(super) fn new(
         registry: Option<&'a Arc<ToolRegistry>>,
-        terms: WebTerms,
+        context: OperationContext,
         caller: &'a Caller,
     ) -> Result<Self, ToolError> {
         let registry = registry.ok_or_else(|| ToolError::internal("no registry of steps"))?;
-        Ok(Self { registry, terms, caller })
+        Ok(Self { registry, context, caller })
     }
 
     /// Makes a request by calling its step.
@@ -80,14 +67,14 @@ impl<'a> Steps<'a> {
     /// approved with both grants in view.
     fn caller(&self, step: OperationStep) -> Caller {
         Caller {
-            operation_id: self.terms.operation_id.as_deref().map(str::to_owned),
-            turn_deadline: Some(self.terms.deadline),
+            operation_id: self.context.operation_id.as_deref().map(str::to_owned),
+            turn_deadline: Some(self.context.deadline),
             approval_policy: None,
             approver: None,
             on_update: None,
             on_event: None,
-            slot: Some(self.terms.slot.clone()),
-            step: Some(OperationStep { is_approved: self.terms.is_approved, ..step }),
+            slot: Some(self.context.slot.clone()),
+            operation_step: Some(OperationStep { is_approved: self.context.is_approved, ..step }),
             ..self.caller.clone()
         }
     }
@@ -123,6 +110,6 @@ pub(super) fn refused_by_status(who: &str, response: &Response, said: &str) -> O
 }
 
 /// Whether the error is what a guest itself reports. A trap has another code than its kind.
-pub(super) fn is_of_guest(error: &ToolError) -> bool {
+pub(super) fn is_reported_by_guest(error: &ToolError) -> bool {
     error.kind() == ToolErrorKind::Failed && error.code() == error.kind().as_str()
 }

@@ -57,7 +57,7 @@ async fn a_schema_that_the_dialect_cannot_say_is_sent_as_it_is() {
     let schema = json!({"type": "object", "additionalProperties": {"type": "string"}});
     let map =
         FunctionDecl { name: "map".into(), description: None, parameters: JsonSchema::new(schema.clone()) };
-    assert!(portcullis_types::SchemaProfile::Gemini.render(&map.parameters).is_err(), "has no words for it");
+    assert!(portcullis_types::SchemaDialect::Gemini.render(&map.parameters).is_err(), "has no words for it");
     let asked = ModelRequest { tools: vec![map], ..request(vec![Message::user("x")]) };
     answer(&provider(ProviderKind::Gemini, &server), asked).await;
     let declared = &server.seen()[0].body()["tools"][0]["functionDeclarations"][0];

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use portcullis_types::{FunctionDecl, Message, MessageRole, SchemaProfile};
+use portcullis_types::{FunctionDecl, Message, MessageRole, SchemaDialect};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
@@ -105,7 +105,7 @@ fn is_blank(text: &str) -> bool {
 }
 
 fn declared(tool: &FunctionDecl, strict: bool) -> ToolDefinition<'_> {
-    let rendered = history::schema(tool, strict.then_some(SchemaProfile::Anthropic));
+    let rendered = history::schema(tool, strict.then_some(SchemaDialect::Anthropic));
     ToolDefinition {
         name: &tool.name,
         description: tool.description.as_deref(),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use portcullis_types::{FunctionDecl, Message, MessageRole, SchemaProfile};
+use portcullis_types::{FunctionDecl, Message, MessageRole, SchemaDialect};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use url::Url;
@@ -52,7 +52,7 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
 
 fn declared(tool: &FunctionDecl) -> Value {
     let mut declared = json!({"name": tool.name, "description": tool.description.as_deref().unwrap_or("")});
-    match history::schema(tool, Some(SchemaProfile::Gemini)) {
+    match history::schema(tool, Some(SchemaDialect::Gemini)) {
         Some(schema) => declared["parameters"] = schema.into_value(),
         None => declared["parametersJsonSchema"] = tool.parameters.as_value().clone(),
     }

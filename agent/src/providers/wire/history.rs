@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet, VecDeque},
 };
 
-use portcullis_types::{Content, FunctionDecl, JsonSchema, Message, MessageRole, SchemaProfile, ToolCall};
+use portcullis_types::{Content, FunctionDecl, JsonSchema, Message, MessageRole, SchemaDialect, ToolCall};
 use serde_json::value::RawValue;
 
 use crate::{ProviderError, ProviderErrorKind, UNREADABLE_KEY, transcript::sendable_name};
@@ -117,8 +117,8 @@ pub(super) fn arguments(call: &ToolCall) -> Box<RawValue> {
 }
 
 /// Renders a tool's schema in a dialect, if the dialect can express it.
-pub(super) fn schema(tool: &FunctionDecl, profile: Option<SchemaProfile>) -> Option<JsonSchema> {
-    profile?.render(&tool.parameters).ok()
+pub(super) fn schema(tool: &FunctionDecl, dialect: Option<SchemaDialect>) -> Option<JsonSchema> {
+    dialect?.render(&tool.parameters).ok()
 }
 
 /// The tool's name, in characters that every provider accepts.

@@ -1,6 +1,6 @@
 //! OpenAI's chat completions (platform.openai.com/docs/api-reference/chat), as most servers speak them.
 
-use portcullis_types::{FunctionDecl, Message, MessageRole, SchemaProfile};
+use portcullis_types::{FunctionDecl, Message, MessageRole, SchemaDialect};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
@@ -43,9 +43,9 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
 }
 
 fn declared(tool: &FunctionDecl, strict: bool) -> Value {
-    let profile = strict.then_some(SchemaProfile::OpenAiStrict);
+    let dialect = strict.then_some(SchemaDialect::OpenAiStrict);
     let mut function = json!({"name": tool.name});
-    match history::schema(tool, profile) {
+    match history::schema(tool, dialect) {
         Some(schema) => {
             function["parameters"] = schema.into_value();
             function["strict"] = true.into();

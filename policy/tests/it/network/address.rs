@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use portcullis_policy::{DenialCode, Host};
+use portcullis_policy::{DenialCode, UrlHost};
 use proptest::prelude::*;
 
 use super::{check_denied, get, grant, grant_of, judged, operator};
@@ -47,7 +47,7 @@ fn hosts_that_no_standard_reads_are_refused() {
 
 #[test]
 fn every_address_of_a_name_is_judged() {
-    let host = Host::parse("api.example.com").expect("a host");
+    let host = UrlHost::parse("api.example.com").expect("a host");
     let address = |text: &str| grant().judge_address(&host, 443, text.parse().expect(text));
     let public = address("::ffff:8.8.8.8").expect("public");
     assert_eq!(public.socket_addr().to_string(), "8.8.8.8:443");
@@ -59,11 +59,11 @@ fn every_address_of_a_name_is_judged() {
         check_denied(address(text), DenialCode::AddressNotPublic, "egress.allow_private", &line);
     }
     // A name of a metadata service is not reached, whatever it resolves to.
-    let metadata = Host::parse("metadata.google.internal").expect("a host");
+    let metadata = UrlHost::parse("metadata.google.internal").expect("a host");
     let result = grant().judge_address(&metadata, 80, Ipv4Addr::new(8, 8, 8, 8).into());
     check_denied(result, DenialCode::AddressNotPublic, "egress.allow_private", "metadata.google.internal:80");
     // The address in a URL is the one that is dialled.
-    let written = Host::parse("8.8.8.8").expect("a host");
+    let written = UrlHost::parse("8.8.8.8").expect("a host");
     let result = grant().judge_address(&written, 80, Ipv4Addr::new(8, 8, 4, 4).into());
     check_denied(result, DenialCode::AddressNotPublic, "egress.allow_private", "another address");
 }
@@ -139,14 +139,14 @@ proptest! {
         let verdicts: Vec<bool> =
             (0..10).map(|spelling| get(&format!("http://{}/", spelled(address, spelling))).is_ok()).collect();
         prop_assert!(verdicts.iter().all(|verdict| *verdict == verdicts[0]), "{address} {verdicts:?}");
-        let host = Host::parse("a.example").expect("a host");
+        let host = UrlHost::parse("a.example").expect("a host");
         prop_assert_eq!(grant().judge_address(&host, 80, address.into()).is_ok(), verdicts[0]);
     }
 
     #[test]
     fn only_global_unicast_passes_in_ipv6(bits in any::<u128>(), shift in 0_u32..120) {
         let address = Ipv6Addr::from_bits(bits >> shift);
-        let host = Host::parse("a.example").expect("a host");
+        let host = UrlHost::parse("a.example").expect("a host");
         if grant().judge_address(&host, 80, address.into()).is_ok() {
             let is_global = address.segments()[0] & 0xe000 == 0x2000;
             let is_nat64 = address.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0];

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use portcullis_policy::{DenialCode, Host, RequestedSubject};
+use portcullis_policy::{DenialCode, RequestedSubject, UrlHost};
 use portcullis_types::SafetyTier;
 
 use crate::support::{BASE, decide, load, tool};
@@ -60,7 +60,7 @@ fn a_profile_without_hosts_has_no_network() {
     let line = "`hosts = [\"https://example.com\"]`";
     check_denied(result, DenialCode::EgressNotGranted, "profiles.R", line);
     let address =
-        grant.judge_address(&Host::parse("a").expect("a host"), 443, Ipv4Addr::new(8, 8, 8, 8).into());
+        grant.judge_address(&UrlHost::parse("a").expect("a host"), 443, Ipv4Addr::new(8, 8, 8, 8).into());
     check_denied(address, DenialCode::EgressNotGranted, "profiles.R", "`hosts`");
     for lines in ["[profiles.X]\nhosts = []", "[profiles.X]\nmethods = ['POST']"] {
         assert!(!load(&format!("{BASE}{lines}")).has_network(), "{lines}");

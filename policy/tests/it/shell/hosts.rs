@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use portcullis_policy::{
-    CallRequest, Denial, DenialCode, FlowLabel, Grant, Host, RequestedSubject, RunFacts, ShellNetwork,
+    CallRequest, Denial, DenialCode, FlowLabel, Grant, RequestedSubject, RunFacts, ShellNetwork, UrlHost,
     WorkspaceSecurityPolicy,
 };
 
@@ -60,7 +60,7 @@ fn each_address_of_a_tunnels_host_is_judged() {
     let network = network();
     let judge = |host: &str, port, address: &str| {
         let address: IpAddr = address.parse().expect("an address");
-        let judged = network.judge_address(&Host::parse(host).expect("a host"), port, address);
+        let judged = network.judge_address(&UrlHost::parse(host).expect("a host"), port, address);
         judged.map(|judged| judged.socket_addr().to_string()).map_err(|denial| denial.code)
     };
     assert_eq!(judge("github.com", 443, "140.82.121.3"), Ok("140.82.121.3:443".to_owned()));

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, process::ExitCode};
 use portcullis_tools::{ToolRegistry, modules::ModuleApproval, policy::Approval};
 
 use crate::{
-    cli::{ApproveOptions, CLI_ID, Common},
+    cli::{ApproveOptions, CLI_ID, CommonOptions},
     command::tools,
     error::CliError,
     output::{stream, table, text},
@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// Shows what an approval pins, then pins it.
-pub(crate) fn run(common: &Common, options: ApproveOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: ApproveOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common)))?;
     let approval = registry.approval_of(&options.tool)?;
     let shown = shown(&registry, &approval);
     if options.dry_run {

@@ -11,14 +11,14 @@ use portcullis_tools::{RegisteredTool, sandbox::MAX_MODULE_BYTES};
 
 use super::cargo::ToolCrate;
 use crate::{
-    cli::{BuildOptions, Common},
+    cli::{BuildOptions, CommonOptions},
     error::{AuthorError, CliError},
     output::{stream, table, text},
     setup, sidecar,
 };
 
 /// Builds and loads the module, and shows it.
-pub(crate) fn run(common: &Common, options: &BuildOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: &BuildOptions) -> Result<ExitCode, CliError> {
     let modules = ToolCrate::find(&options.package.dir)?.modules()?;
     let mut shown = String::new();
     for module in &modules {
@@ -35,7 +35,7 @@ pub(crate) fn run(common: &Common, options: &BuildOptions) -> Result<ExitCode, C
     let mut envelope = setup::envelope(common)?;
     envelope.modules.clone_from(&modules);
     let runtime = setup::runtime()?;
-    let registry = match runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common))) {
+    let registry = match runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common))) {
         Ok(registry) => registry,
         Err(error) => {
             // The module is built; its fault is reported below.

@@ -11,12 +11,12 @@ mod try_call;
 use std::process::ExitCode;
 
 use crate::{
-    cli::{Common, ToolCommand},
+    cli::{CommonOptions, ToolCommand},
     error::CliError,
 };
 
 /// Runs one verb.
-pub(crate) fn run(common: &Common, verb: ToolCommand) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, verb: ToolCommand) -> Result<ExitCode, CliError> {
     match verb {
         ToolCommand::New(options) => new::run(&options),
         ToolCommand::Build(options) => build::run(common, &options),

@@ -5,17 +5,17 @@ use std::process::ExitCode;
 use portcullis_tools::policy::Standing;
 
 use crate::{
-    cli::{CLI_ID, Common, RevokeOptions},
+    cli::{CLI_ID, CommonOptions, RevokeOptions},
     error::CliError,
     output::{stream, text},
     setup, sidecar,
 };
 
 /// Withdraws the pin and explains the effect.
-pub(crate) fn run(common: &Common, options: &RevokeOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: &RevokeOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common)))?;
     let standing = registry.get(&options.tool).map(|tool| tool.facts().standing);
     let pin = registry.revoke(&options.tool, CLI_ID)?;
     let name = text::inline(&options.tool);

@@ -6,7 +6,7 @@ use portcullis_tools::audit;
 
 use super::cargo::ToolCrate;
 use crate::{
-    cli::{Common, TestOptions},
+    cli::{CommonOptions, TestOptions},
     error::{AuthorError, CliError},
     output::stream,
 };
@@ -21,7 +21,7 @@ const STATE: &str = "PORTCULLIS_TRY_STATE";
 const FOLDER: &str = "portcullis-test";
 
 /// Builds the modules and runs the tests.
-pub(crate) fn run(_common: &Common, options: &TestOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(_common: &CommonOptions, options: &TestOptions) -> Result<ExitCode, CliError> {
     let package = ToolCrate::find(&options.package.dir)?;
     let modules = package.modules()?;
     let state = package.target().join(FOLDER);

@@ -8,13 +8,13 @@ mod report;
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use portcullis_tools::{Caller, PolicyFiles, ToolCall, ToolRegistry, new_call, shell::ShellPlace};
+use portcullis_tools::{Caller, PolicyFiles, ToolCall, ToolRegistry, new_call, shell::ShellSource};
 use portcullis_types::RunnerBootstrapEnvelope;
 
 use self::{explain::RefusalDetails, report::TriedCall};
 use super::{build::is_of, cargo::ToolCrate};
 use crate::{
-    cli::{Common, TryOptions},
+    cli::{CommonOptions, TryOptions},
     command::{
         call,
         interrupts::{INTERRUPTED, run_interruptibly},
@@ -28,7 +28,7 @@ use crate::{
 const RUN: &str = "try";
 
 /// Builds stale modules, makes the call and shows it.
-pub(crate) fn run(common: &Common, options: TryOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: TryOptions) -> Result<ExitCode, CliError> {
     let package = ToolCrate::find(&options.package.dir)?;
     let mut envelope = setup::envelope(common)?;
     if options.native {
@@ -66,7 +66,7 @@ fn make(
 ) -> Result<TriedCall, CliError> {
     let runtime = setup::runtime()?;
     let attempt = runtime.block_on(async {
-        let registry = setup::registry_under(envelope, granted, ShellPlace::Nowhere).await?;
+        let registry = setup::registry_under(envelope, granted, ShellSource::Nowhere).await?;
         own_tool(&registry, &call.tool, &envelope.modules)?;
         let name = call.tool.clone();
         let result = call::hinted(registry.execute_with_policy(call, caller).await);

@@ -18,7 +18,7 @@ use super::{
     interrupts::INTERRUPTED,
 };
 use crate::{
-    cli::{Common, DemoOptions},
+    cli::{CommonOptions, DemoOptions},
     error::CliError,
     output::{live::Live, stream},
     setup, sidecar,
@@ -38,7 +38,7 @@ const PROMPT: &str =
     "Bring my notes in order, fetch the letter template from the vault, and count the words.";
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: &DemoOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: &DemoOptions) -> Result<ExitCode, CliError> {
     let failed = |source| CliError::Demo { source };
     let scene = scene::Scene::set(common).map_err(failed)?;
     let watched = stream::stdout_is_terminal();
@@ -54,7 +54,7 @@ pub(crate) fn run(common: &Common, options: &DemoOptions) -> Result<ExitCode, Cl
     caller.approver = Some(Arc::new(Person { live: Arc::clone(&live) }));
     let (config, prompt) = (AgentConfig::new(AGENT), PROMPT.to_owned());
     let conversation = AgentPrompt { config, provider: script, caller, prompt };
-    let ended = agent::hold(envelope, sidecar::shell_place(&scene.common), conversation, move |event| {
+    let ended = agent::hold(envelope, sidecar::shell_source(&scene.common), conversation, move |event| {
         live.show(event);
         Ok(())
     })?;
@@ -64,7 +64,7 @@ pub(crate) fn run(common: &Common, options: &DemoOptions) -> Result<ExitCode, Cl
     stream::answer(&format!(
         "\nthe audit log: a row for each call, before its result was let go\n\n{}\n{}",
         rows::demonstrated(&log)?,
-        rows::verdict(&verified),
+        rows::verification_text(&verified),
     ))?;
     let (enforced, proven) = doctor::summary(&scene.common)?;
     stream::answer(&format!("\nwhat was enforced\n\n{enforced}"))?;

@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 use portcullis_tools::policy::DEFAULT_POLICY;
 use tempfile::TempDir;
 
-use crate::cli::Common;
+use crate::cli::CommonOptions;
 
 /// The size of the long file, in bytes: that of the first specification's example of truncation.
 const LONG_FILE_BYTES: usize = 142_857;
@@ -14,13 +14,13 @@ const LONG_FILE_BYTES: usize = 142_857;
 pub(super) struct Scene {
     folder: TempDir,
     /// The options for a command that uses it.
-    pub(super) common: Common,
+    pub(super) common: CommonOptions,
 }
 
 impl Scene {
     /// Makes the folder and its files. Sandbox tier and shell come from `options`; everything else is the
     /// scene's own.
-    pub(super) fn set(options: &Common) -> io::Result<Self> {
+    pub(super) fn set(options: &CommonOptions) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("portcullis-demo-").tempdir()?;
         let root = folder.path();
         let workspace = root.join("workspace");
@@ -38,7 +38,7 @@ impl Scene {
         fs::create_dir_all(workspace.join("tmp"))?;
         let policy = root.join("policy.toml");
         fs::write(&policy, DEFAULT_POLICY)?;
-        let common = Common {
+        let common = CommonOptions {
             workspace,
             policy: Some(policy),
             state: Some(root.join("state")),

@@ -26,11 +26,11 @@ pub(super) fn summary(findings: &Findings) -> String {
     let shell = findings.shell.as_ref();
     let posture = shell.and_then(|shell| shell.posture.as_deref().or(shell.reason.as_deref()));
     let _ = writeln!(out, "  {:<12} {}", "shell", text::for_terminal(posture.unwrap_or("none")));
-    out.push_str(verdict(findings));
+    out.push_str(summary_line(findings));
     out
 }
 
-fn verdict(findings: &Findings) -> &'static str {
+fn summary_line(findings: &Findings) -> &'static str {
     if findings.ok {
         "\nAll that the policy requires is enforced and proven.\n"
     } else {
@@ -122,7 +122,7 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     if let Some(error) = &findings.error {
         writeln!(out, "\nthe tools cannot start: {}", text::for_terminal(error))?;
     }
-    out.write_str(verdict(findings))
+    out.write_str(summary_line(findings))
 }
 
 fn write_layers(out: &mut String, layers: &[LayerFinding]) -> std::fmt::Result {

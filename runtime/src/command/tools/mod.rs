@@ -4,7 +4,7 @@ mod shell;
 
 use std::{fmt::Write as _, process::ExitCode, sync::Arc};
 
-use portcullis_mcp::tool_catalog::Dialect;
+use portcullis_mcp::tool_catalog::ToolListFormat;
 use portcullis_tools::{
     RegisteredTool, ToolRegistry,
     policy::{Approval, ProfileName, Standing, ToolOrigin},
@@ -13,7 +13,7 @@ use portcullis_types::{ArgumentRole, JsonSchema, SafetyTier, ToolMeta, ToolPolic
 use serde::Serialize;
 
 use crate::{
-    cli::{Common, ToolsFormat, ToolsOptions},
+    cli::{CommonOptions, ToolsFormat, ToolsOptions},
     error::CliError,
     output::{json, stream, table, text},
     setup, sidecar,
@@ -22,11 +22,11 @@ use crate::{
 pub(crate) use shell::ShellState;
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, options: ToolsOptions) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &CommonOptions, options: ToolsOptions) -> Result<ExitCode, CliError> {
     let ToolsOptions { format, modules } = options;
     let envelope = setup::envelope_with(common, modules)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_place(common)))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common)))?;
     if format.json {
         let tools = registry.tools();
         json::answer(&tools.iter().map(|tool| Facts::of(&registry, tool)).collect::<Vec<_>>())?;
@@ -44,13 +44,13 @@ pub(crate) fn run(common: &Common, options: ToolsOptions) -> Result<ExitCode, Cl
 }
 
 /// The client format that the options ask for.
-fn wanted(format: &ToolsFormat) -> Option<Dialect> {
+fn wanted(format: &ToolsFormat) -> Option<ToolListFormat> {
     [
-        (format.openai, Dialect::OpenAi),
-        (format.openai_strict, Dialect::OpenAiStrict),
-        (format.anthropic, Dialect::Anthropic),
-        (format.gemini, Dialect::Gemini),
-        (format.mcp, Dialect::Mcp),
+        (format.openai, ToolListFormat::OpenAi),
+        (format.openai_strict, ToolListFormat::OpenAiStrict),
+        (format.anthropic, ToolListFormat::Anthropic),
+        (format.gemini, ToolListFormat::Gemini),
+        (format.mcp, ToolListFormat::Mcp),
     ]
     .into_iter()
     .find_map(|(is_wanted, client)| is_wanted.then_some(client))

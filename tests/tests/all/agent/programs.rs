@@ -11,8 +11,8 @@ use portcullis_adapters::yoagent::{
     types::{AgentEvent, AgentTool, ToolContext, ToolError, ToolResult},
 };
 use portcullis_agent::{Delta, Provider, ProviderError, ScriptedProvider, StopReason, ToolCallDelta};
-use portcullis_testing::{Answer, World, binary};
-use portcullis_tools::{PolicyFiles, ToolRegistry, approval::ApproveAll, audit::Event, shell::ShellPlace};
+use portcullis_testing::{CallOutcome, World, binary};
+use portcullis_tools::{PolicyFiles, ToolRegistry, approval::ApproveAll, audit::Event, shell::ShellSource};
 use portcullis_types::SandboxTier;
 use serde_json::json;
 
@@ -66,7 +66,7 @@ const TOOLS: [&str; 6] = ["file_write", "file_edit", "file_list", "file_search",
 #[tokio::test]
 async fn an_agent_of_specification_002_gets_a_workspaces_tools() {
     let world = World::new();
-    let place = ShellPlace::Own(Arc::new(OwnSidecar::new(binary())));
+    let place = ShellSource::Own(Arc::new(OwnSidecar::new(binary())));
     let builder = world.builder().await.expect("bootstraps").shell(place);
     let mut agent = Agent::new(Model).with_runtime(builder).with_approver(ApproveAll);
     let all_well: Vec<_> = TOOLS.iter().map(|tool| ((*tool).to_owned(), false)).collect();
@@ -83,7 +83,7 @@ async fn an_agent_of_specification_002_gets_a_workspaces_tools() {
 #[tokio::test]
 async fn without_somebody_to_ask_its_commands_do_not_run() {
     let world = World::new();
-    let place = ShellPlace::Own(Arc::new(OwnSidecar::new(binary())));
+    let place = ShellSource::Own(Arc::new(OwnSidecar::new(binary())));
     let builder = world.builder().await.expect("bootstraps").shell(place);
     let ends = ends(&mut Agent::new(Model).with_runtime(builder)).await;
     assert_eq!(ends.last(), Some(&("shell_exec".to_owned(), true)));
@@ -133,7 +133,7 @@ async fn the_default_tools_run_under_the_shipped_policy() {
     for (tool, arguments) in
         [("get_current_time", json!({})), ("echo", json!({"message": "m"})), ("add", json!({"a": 1, "b": 2}))]
     {
-        let answer = Answer::of(&registry, tool, arguments).await;
+        let answer = CallOutcome::of(&registry, tool, arguments).await;
         assert!(answer.0.outcome.is_ok(), "{tool}: {answer:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
     process::{self, ChildStdout, Command, Stdio},
 };
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{
     PolicyFiles, RegistryBuilder, ToolRegistry,
     audit::{self, Event, Outcome},
@@ -141,7 +141,7 @@ async fn child_that_is_killed() {
     });
     let spy = spy.tier(SafetyTier::SideEffecting).timeout(std::time::Duration::from_secs(500));
     let registry = world.builder().await.tool(spy).build().expect("builds");
-    let written = Answer::of(&registry, "file_write", json!({"path": "a", "content": "a"})).await;
+    let written = CallOutcome::of(&registry, "file_write", json!({"path": "a", "content": "a"})).await;
     written.0.outcome.expect("writes");
     registry.execute_with_policy(raw("deadly", "{}"), &caller()).await.outcome.expect_err("is killed before");
 }
@@ -194,7 +194,7 @@ async fn child_that_shares_the_log() {
     say("ready");
     for number in 0..CALLS {
         let arguments = json!({"path": format!("p{}/{number}", process::id()), "content": "x"});
-        Answer::of(&registry, "file_write", arguments).await.0.outcome.expect("writes");
+        CallOutcome::of(&registry, "file_write", arguments).await.0.outcome.expect("writes");
     }
     say("done");
 }
@@ -209,7 +209,7 @@ async fn processes_that_share_a_log_write_one_chain() {
         child.line_with("ready");
     }
     for _ in 0..CALLS {
-        Answer::of(&registry, "file_list", json!({})).await.0.outcome.expect("lists");
+        CallOutcome::of(&registry, "file_list", json!({})).await.0.outcome.expect("lists");
     }
     for mut child in children {
         child.line_with("done");

@@ -8,7 +8,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{BootstrapError, audit};
 use portcullis_types::{SafetyTier, ToolError, ToolErrorKind::Unavailable, ToolOutput};
 use serde_json::json;
@@ -51,7 +51,7 @@ async fn with_a_tampered_log_calls_are_refused_and_change_nothing() {
         let world = World::new();
         world.put("a.txt", "x".repeat(20_000));
         let registry = world.registry().await;
-        Answer::of(&registry, "file_write", json!({"path": "b.txt", "content": "b"}))
+        CallOutcome::of(&registry, "file_write", json!({"path": "b.txt", "content": "b"}))
             .await
             .0
             .outcome
@@ -66,7 +66,7 @@ async fn with_a_tampered_log_calls_are_refused_and_change_nothing() {
             ("echo", json!({"message": "m"})),
             ("nobody", json!({})),
         ] {
-            let answer = Answer::of(&registry, tool, arguments.clone()).await;
+            let answer = CallOutcome::of(&registry, tool, arguments.clone()).await;
             let error = answer.error();
             let shown = format!("{how}: {tool} {arguments}");
             assert_eq!((error.kind(), error.code()), (Unavailable, "audit_unwritable"), "{shown}: {error}");

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use portcullis_testing::Answer;
+use portcullis_testing::CallOutcome;
 use portcullis_types::ToolErrorKind::{Denied, Failed, InvalidArguments};
 use serde_json::{Value, json};
 
@@ -36,8 +36,9 @@ async fn file_search_says_what_is_wrong_with_an_expression() {
     let world = populated();
     let registry = world.registry().await;
     let arguments = json!({"query": "a(b", "regex": true});
-    let said =
-        Answer::of(&registry, "file_search", arguments).await.refused(InvalidArguments, "invalid_arguments");
+    let said = CallOutcome::of(&registry, "file_search", arguments)
+        .await
+        .refused(InvalidArguments, "invalid_arguments");
     assert!(said.starts_with("field 'query': "), "{said}");
     assert!(said.contains("unclosed group"), "{said}");
 }
@@ -67,7 +68,7 @@ async fn file_edit_refuses_what_it_cannot_place() {
         (edit("lines.txt", "four", "4"), Failed, "/shared/lines.txt"),
         (edit("binary", "x", "y"), Failed, "is not UTF-8 text"),
     ] {
-        let answer = Answer::of(&registry, "file_edit", arguments.clone()).await;
+        let answer = CallOutcome::of(&registry, "file_edit", arguments.clone()).await;
         let error = answer.0.outcome.expect_err("refused");
         assert_eq!(error.kind(), kind, "{arguments}: {error}");
         assert!(error.to_string().contains(part), "{arguments}: {error}");
@@ -82,10 +83,11 @@ async fn replaced_file_keeps_its_mode() {
     let script = world.shared("lines.txt");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).expect("ours");
     let mode = || fs::metadata(&script).expect("there").permissions().mode() & 0o7777;
-    let edited = Answer::of(&registry, "file_edit", edit("lines.txt", "two", "2")).await.text();
+    let edited = CallOutcome::of(&registry, "file_edit", edit("lines.txt", "two", "2")).await.text();
     assert!(edited.starts_with("edited "), "{edited}");
     assert_eq!(mode(), 0o750);
-    let written = Answer::of(&registry, "file_write", json!({"path": "lines.txt", "content": "x"})).await;
+    let written =
+        CallOutcome::of(&registry, "file_write", json!({"path": "lines.txt", "content": "x"})).await;
     assert_eq!(written.text(), "wrote 1 bytes to /shared/lines.txt");
     assert_eq!(mode(), 0o750);
 }
@@ -102,10 +104,10 @@ async fn file_delete_takes_files_links_and_trees() {
     .await;
     let world = populated();
     let registry = world.registry().await;
-    let answer = Answer::of(&registry, "file_delete", json!({"path": "tree"})).await;
+    let answer = CallOutcome::of(&registry, "file_delete", json!({"path": "tree"})).await;
     assert_eq!(answer.0.outcome.expect_err("not empty").kind(), Failed);
     let all = json!({"path": "tree", "recursive": true});
-    let said = Answer::of(&registry, "file_delete", all).await.text();
+    let said = CallOutcome::of(&registry, "file_delete", all).await.text();
     assert!(said.starts_with("deleted /shared/tree: "), "{said}");
     assert!(!world.shared("tree").exists());
 }
@@ -136,18 +138,20 @@ async fn a_link_is_deleted_itself_wherever_it_leads() {
     let registry = world.registry().await;
     for name in ["out", "out_file", "absolute_inside", "up", "nowhere", "loop", "protected"] {
         let said =
-            Answer::of(&registry, "file_delete", json!({"path": name, "recursive": true})).await.text();
+            CallOutcome::of(&registry, "file_delete", json!({"path": name, "recursive": true})).await.text();
         assert_eq!(said, format!("deleted /shared/{name}: 1 symbolic link"));
         assert!(fs::symlink_metadata(world.shared(name)).is_err(), "{name} is gone");
     }
     let tree = json!({"path": "sub/tree", "recursive": true});
-    let said = Answer::of(&registry, "file_delete", tree).await.text();
+    let said = CallOutcome::of(&registry, "file_delete", tree).await.text();
     assert_eq!(said, "deleted /shared/sub/tree: 1 file, 2 symbolic links, 1 directory");
     // A link that leads out reaches nothing, and no object of any kind with a protected name is deleted.
     symlink(&outside, world.shared("out")).expect("a link");
     let through = json!({"path": "out/kept"});
-    Answer::of(&registry, "file_delete", through).await.refused(Denied, "link_escapes_mount");
-    Answer::of(&registry, "file_delete", json!({"path": ".envrc"})).await.refused(Denied, "protected_path");
+    CallOutcome::of(&registry, "file_delete", through).await.refused(Denied, "link_escapes_mount");
+    CallOutcome::of(&registry, "file_delete", json!({"path": ".envrc"}))
+        .await
+        .refused(Denied, "protected_path");
     assert_eq!(fs::read_to_string(outside.join("kept")).expect("there"), "kept");
     assert_eq!(fs::read_to_string(world.workspace().join("vault/key")).expect("there"), "k");
     assert_eq!(fs::read_to_string(world.shared("lines.txt")).expect("there"), "one\ntwo\nthree");
@@ -162,7 +166,7 @@ async fn a_deletion_stopped_at_a_protected_path_says_it_is_partial() {
     world.put("repository/z.txt", "z");
     let registry = world.registry().await;
     let all = json!({"path": "repository", "recursive": true});
-    let said = Answer::of(&registry, "file_delete", all).await.refused(Denied, "protected_path");
+    let said = CallOutcome::of(&registry, "file_delete", all).await.refused(Denied, "protected_path");
     assert!(said.contains("/shared/repository/sub/.git/config"), "{said}");
     assert!(said.contains("deleted only in part"), "{said}");
     assert_eq!(fs::read_to_string(world.shared("repository/sub/.git/config")).expect("there"), "[core]\n");
@@ -177,7 +181,7 @@ async fn edit_or_delete_outside_a_writable_mount_is_refused() {
         ("file_delete", json!({"path": "/vault/key"})),
         ("file_delete", json!({"path": "/shared/../vault/key"})),
     ] {
-        let answer = Answer::of(&registry, tool, arguments.clone()).await;
+        let answer = CallOutcome::of(&registry, tool, arguments.clone()).await;
         assert_eq!(answer.0.outcome.expect_err("denied").kind(), Denied, "{tool} {arguments}");
     }
     assert_eq!(fs::read_to_string(world.workspace().join("vault/key")).expect("there"), "k");

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_types::ToolErrorKind::Denied;
 use serde_json::json;
 
@@ -63,7 +63,7 @@ async fn a_guest_neither_changes_reads_nor_makes_such_a_name() {
     let world = world.with_policy("[tools.probe_path]\nprofile = \"FileReadWrite\"\n");
     let registry = world.registry_with(&["probe_path"]).await;
     let probe = async |op: &str, path: &str, to: &str| {
-        Answer::of(&registry, "probe_path", json!({"op": op, "path": path, "to": to})).await
+        CallOutcome::of(&registry, "probe_path", json!({"op": op, "path": path, "to": to})).await
     };
     for op in ["write", "append", "truncate", "touch"] {
         for path in ["/shared/outside", "/shared/key"] {
@@ -86,7 +86,7 @@ async fn no_command_runs_while_a_private_file_has_a_name_elsewhere() {
     fs::write(world.workspace().join("vault/key"), IN_VAULT).expect("written");
     hard_link(world.workspace().join("vault/key"), world.shared("innocent")).expect("linked");
     let registry = world.registry_with_shell().await;
-    let answer = Answer::of(&registry, "shell_exec", json!({"command": "cat innocent"})).await;
+    let answer = CallOutcome::of(&registry, "shell_exec", json!({"command": "cat innocent"})).await;
     let said = answer.refused(Denied, "hard_link");
     assert!(said.contains("/vault/key"), "{said}");
     let shown = stdout(&portcullis(&world, &["doctor"]));
@@ -192,8 +192,8 @@ async fn target_of_a_linked_overlay_is_not_private() {
     // files.
     fs::remove_file(&overlay).expect("removed");
     symlink(world.workspace().join("shared"), &overlay).expect("linked");
-    assert_eq!(Answer::of(&registry, "file_read", json!({"path": "a"})).await.text(), "inside");
-    let said = Answer::of(&registry, "shell_exec", json!({"command": "cat a"})).await.text();
+    assert_eq!(CallOutcome::of(&registry, "file_read", json!({"path": "a"})).await.text(), "inside");
+    let said = CallOutcome::of(&registry, "shell_exec", json!({"command": "cat a"})).await.text();
     assert!(said.starts_with("inside"), "{said}");
 }
 

@@ -1,6 +1,6 @@
 //! Descriptors that a guest opens: their number is bounded, and every one of them is subject to the checks.
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_types::ToolErrorKind::Failed;
 use serde_json::json;
 
@@ -22,8 +22,8 @@ const OPEN: &str = r#"(data (i32.const 2048) ".")
             (i64.const 16384) (i64.const 0) (i32.const 0) (i32.const 8)))"#;
 
 /// The answer of a guest that does this with the descriptors of `/shared` and `/tmp`.
-async fn answer(world: &World, functions: &str, call: &str) -> Answer {
-    Answer::of(&guest(functions, call).registry(world).await, "bomb", json!({})).await
+async fn answer(world: &World, functions: &str, call: &str) -> CallOutcome {
+    CallOutcome::of(&guest(functions, call).registry(world).await, "bomb", json!({})).await
 }
 
 fn guest(functions: &str, call: &str) -> WatGuest {

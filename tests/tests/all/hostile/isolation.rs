@@ -1,6 +1,6 @@
 //! Leaks between calls, and from a guest to the host's output.
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
@@ -35,13 +35,13 @@ async fn a_module_without_an_entry_gets_nothing_and_is_asked_about() {
     let registry = world.registry_with(&["probe_environment"]).await;
     let call = portcullis_tools::new_call("probe_environment", "{}");
     let nobody_to_ask = portcullis_tools::Caller::new("tester", "run");
-    let answer = Answer(registry.execute_with_policy(call, &nobody_to_ask).await);
+    let answer = CallOutcome(registry.execute_with_policy(call, &nobody_to_ask).await);
     answer.refused(ToolErrorKind::Denied, "approval_unavailable");
     let row = world.rows().pop().expect("a row");
     assert_eq!((row.profile.as_deref(), row.duration_us.is_some()), (Some("Nothing"), true));
     assert_eq!((row.peak_memory, row.posture), (None, None), "the guest never ran");
 
-    let found = Answer::of(&registry, "probe_environment", json!({})).await.text();
+    let found = CallOutcome::of(&registry, "probe_environment", json!({})).await.text();
     assert!(!found.contains("preopen"), "{found}");
     let row = world.rows().pop().expect("a row");
     assert_eq!((row.approval.as_deref(), row.mounts.len()), (Some("approved"), 0));

@@ -19,7 +19,7 @@ pub(crate) mod wat_guest;
 
 use std::time::Duration;
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{
     ToolRegistry,
     audit::{Event, Row},
@@ -61,8 +61,9 @@ impl Trial {
     }
 
     /// A call that takes at most [`PATIENCE`], whatever the guest does.
-    async fn call(&self, arguments: Value) -> Answer {
-        let answer = tokio::time::timeout(PATIENCE, Answer::of(&self.registry, self.guest, arguments)).await;
+    async fn call(&self, arguments: Value) -> CallOutcome {
+        let answer =
+            tokio::time::timeout(PATIENCE, CallOutcome::of(&self.registry, self.guest, arguments)).await;
         answer.expect("the call ends by itself")
     }
 
@@ -75,7 +76,7 @@ impl Trial {
 
     /// Asserts that the registry serves other tools as before.
     async fn others_go_on(&self) {
-        let answer = Answer::of(&self.registry, "file_read", json!({"path": "/shared/README.md"})).await;
+        let answer = CallOutcome::of(&self.registry, "file_read", json!({"path": "/shared/README.md"})).await;
         assert_eq!(answer.text(), "still here\n");
     }
 

@@ -1,7 +1,7 @@
 //! Modules that no compiler would make: several memories, tables, misused host calls, false descriptions.
 
 use futures_util::future::join_all;
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{
     BootstrapError, RegistryError,
     policy::ToolOrigin,
@@ -22,10 +22,10 @@ async fn check_call(guest: &WatGuest, timeout: &str, kind: ToolErrorKind, code: 
     world.put("README.md", "still here\n");
     let registry = guest.registry(&world).await;
     for _ in 0..8 {
-        let answer = tokio::time::timeout(PATIENCE, Answer::of(&registry, "bomb", json!({}))).await;
+        let answer = tokio::time::timeout(PATIENCE, CallOutcome::of(&registry, "bomb", json!({}))).await;
         answer.expect("the call ends by itself").refused(kind, code);
         posture::assert_confined(world.rows().last().expect("a row"));
-        let read = Answer::of(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
+        let read = CallOutcome::of(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
         assert_eq!(read.text(), "still here\n");
     }
     let peaks = world.rows().into_iter().filter_map(|row| row.peak_memory);
@@ -36,7 +36,7 @@ async fn check_call(guest: &WatGuest, timeout: &str, kind: ToolErrorKind, code: 
 async fn a_module_by_hand_is_served_like_any_other() {
     let world = World::new().with_policy(&entry("bomb", "Nothing", "15s"));
     let registry = WatGuest::new("bomb").registry(&world).await;
-    assert_eq!(Answer::of(&registry, "bomb", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::of(&registry, "bomb", json!({})).await.text(), "done");
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn calls_with_the_most_memories_take_nothing_from_others() {
         ..WatGuest::new("bomb")
     };
     let registry = guest.registry(&world).await;
-    let loops = join_all((0..20).map(|_| Answer::of(&registry, "bomb", json!({}))));
+    let loops = join_all((0..20).map(|_| CallOutcome::of(&registry, "bomb", json!({}))));
     for answer in loops.await {
         answer.refused(Timeout, "timeout");
     }
@@ -152,7 +152,7 @@ async fn pointers_out_of_memory_are_the_guests_fault() {
         let world = World::new().with_policy(&entry("bomb", "Nothing", "15s"));
         let guest = WatGuest { imports: import.to_owned(), call: call.to_owned(), ..WatGuest::new("bomb") };
         let registry = guest.registry(&world).await;
-        let answer = Answer::of(&registry, "bomb", json!({})).await;
+        let answer = CallOutcome::of(&registry, "bomb", json!({})).await;
         assert_eq!(answer.error().kind(), Failed, "{call}: {:?}", answer.error());
         posture::assert_confined(world.rows().last().expect("a row"));
     }
@@ -186,7 +186,7 @@ async fn bad_numbers_to_our_own_host_functions_are_errors_not_faults() {
             ..WatGuest::new("bomb")
         };
         let registry = guest.registry(&world).await;
-        assert_eq!(Answer::of(&registry, "bomb", json!({})).await.text(), "done", "{call}");
+        assert_eq!(CallOutcome::of(&registry, "bomb", json!({})).await.text(), "done", "{call}");
     }
 }
 

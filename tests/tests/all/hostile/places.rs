@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_types::{FunctionDecl, JsonSchema, SafetyTier, Tool, ToolError};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -61,7 +61,7 @@ async fn a_hundred_parallel_calls_share_ten_places() {
         leave: Arc::clone(&leave),
     };
     let registry = world.builder().await.expect("bootstraps").tool(crowd).build().expect("builds");
-    let calls = join_all((0..100).map(|_| Answer::of(&registry, "crowd", json!({}))));
+    let calls = join_all((0..100).map(|_| CallOutcome::of(&registry, "crowd", json!({}))));
     let doorkeeper = async {
         // All slots are taken before any call leaves; then each call that leaves lets one in.
         entered.acquire_many(10).await.expect("open").forget();

@@ -31,7 +31,7 @@ pub(super) struct Server {
 
 /// An HTTP response.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct CallOutcome {
     pub(super) status: u16,
     head: String,
     body: String,
@@ -83,7 +83,7 @@ impl Server {
         head
     }
 
-    pub(super) fn request(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(super) fn request(&self, method: &str, headers: &[(&str, &str)], body: &str) -> CallOutcome {
         let mut stream = self.connect();
         let head = self.head(method, headers);
         let message = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
@@ -92,7 +92,7 @@ impl Server {
         read(stream)
     }
 
-    fn post(&self, headers: &[(&str, &str)], message: &Value) -> Answer {
+    fn post(&self, headers: &[(&str, &str)], message: &Value) -> CallOutcome {
         self.request("POST", headers, &message.to_string())
     }
 
@@ -166,7 +166,7 @@ impl Drop for Server {
     }
 }
 
-impl Answer {
+impl CallOutcome {
     fn header(&self, name: &str) -> Option<String> {
         let head = self.head.to_ascii_lowercase();
         head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")).map(str::to_owned))
@@ -180,14 +180,14 @@ impl Answer {
     }
 }
 
-fn read(mut stream: TcpStream) -> Answer {
+fn read(mut stream: TcpStream) -> CallOutcome {
     let mut bytes = Vec::new();
     // The server may reset a refused connection after its answer.
     let _ = stream.read_to_end(&mut bytes);
     let all = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = all.split_once("\r\n\r\n").unwrap_or((&all, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-    Answer { status, head: head.to_owned(), body: body.to_owned() }
+    CallOutcome { status, head: head.to_owned(), body: body.to_owned() }
 }
 
 fn initialize() -> Value {

@@ -84,7 +84,7 @@ fn tool_found_unavailable_leaves_the_list() {
         |client: &mut Client| client.request("tools/list", json!({})).to_string().contains("\"shell_exec\"");
     assert!(has_shell(&mut client));
     let id = client.ask("tools/call", json!({"name": "shell_exec", "arguments": {"command": "true"}}));
-    // Answer and notification come in any order.
+    // CallOutcome and notification come in any order.
     let (mut refused, mut is_told) = (None, false);
     while refused.is_none() || !is_told {
         let message = client.next();

@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{
     BootstrapError,
     audit::{Event, Outcome, Verdict},
@@ -21,8 +21,8 @@ use crate::hostile::wat_guest::WatGuest;
 /// A policy entry that lets the tool run without approval.
 const ENTRY: &str = "[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n";
 
-async fn call(world: &World) -> Answer {
-    Answer::of(&world.registry().await, "mine", json!({})).await
+async fn call(world: &World) -> CallOutcome {
+    CallOutcome::of(&world.registry().await, "mine", json!({})).await
 }
 
 async fn standing(world: &World) -> Standing {
@@ -61,7 +61,7 @@ async fn a_changed_module_is_quarantined_until_approved_again() {
     assert_ne!(row.policy_digest, before.policy_digest, "module hashes are in the digest");
     let registry = world.registry().await;
     assert!(registry.assignment(&registry.get("mine").expect("listed")).is_err());
-    assert_eq!(Answer::of(&registry, "other", json!({})).await.text(), "done", "others go on");
+    assert_eq!(CallOutcome::of(&registry, "other", json!({})).await.text(), "done", "others go on");
     drop(registry);
 
     let listed = portcullis(&world, &["tools"]);
@@ -203,8 +203,8 @@ async fn only_the_tool_that_was_approved_is_pinned() {
     let changed = WatGuest { fields: "(func)".to_owned(), ..guest }.bytes();
     fs::write(folder(&world).join("m.wasm"), changed).expect("written");
     let registry = world.registry().await;
-    Answer::of(&registry, "mine", json!({})).await.refused(Denied, "module_changed");
-    assert_eq!(Answer::of(&registry, "yours", json!({})).await.text(), "done");
+    CallOutcome::of(&registry, "mine", json!({})).await.refused(Denied, "module_changed");
+    assert_eq!(CallOutcome::of(&registry, "yours", json!({})).await.text(), "done");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
-use portcullis_testing::{Answer, World, binary};
+use portcullis_testing::{CallOutcome, World, binary};
 use portcullis_tools::{
     BootstrapError, HostWasmToolRunner, bootstrap_runtime_tools,
     confine::{Requirement, probe_kernel},
@@ -102,7 +102,7 @@ async fn a_million_exports_are_a_clear_error() {
     let registry = world.registry().await;
     let found = refused(&registry);
     assert!(found.len() == 1 && found[0].1.contains("exports count exceeds limit"), "{found:?}");
-    assert_eq!(Answer::of(&registry, "good", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::of(&registry, "good", json!({})).await.text(), "done");
 }
 
 /// The module compiles, but no instance could get the memories and tables that it needs.
@@ -120,7 +120,7 @@ async fn a_module_with_too_many_memories_or_tables_is_told_so() {
             let registry = world.registry().await;
             let found = refused(&registry);
             assert!(found.len() == 1 && found[0].1.contains(why), "{why}: {found:?}");
-            assert_eq!(Answer::of(&registry, "good", json!({})).await.text(), "done");
+            assert_eq!(CallOutcome::of(&registry, "good", json!({})).await.text(), "done");
         }
     }
 }
@@ -156,7 +156,7 @@ async fn without_a_compiler_only_what_was_compiled_before_is_loaded() {
     assert!(matches!(&error, BootstrapError::Module { .. }), "{error:?}");
     drop(world.registry().await);
     let registry = bootstrap_runtime_tools(&envelope).await.expect("compiled meanwhile");
-    assert_eq!(Answer::of(&registry, "mine", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::of(&registry, "mine", json!({})).await.text(), "done");
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn a_compiled_module_that_was_tampered_with_is_not_loaded() {
         let mut envelope = world.envelope();
         envelope.compiler = None;
         let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
-        let answer = Answer::of(&registry, "mine", json!({})).await;
+        let answer = CallOutcome::of(&registry, "mine", json!({})).await;
         let said = answer.refused(ToolErrorKind::Unavailable, "module_gone");
         assert!(said.contains("removed or altered"), "{what}: {said}");
         drop(registry);
@@ -194,7 +194,7 @@ async fn a_compiled_module_that_was_tampered_with_is_not_loaded() {
     }
     fs::write(entry(&mine, "refused"), b"not ours").expect("written");
     let registry = world.registry().await;
-    assert_eq!(Answer::of(&registry, "mine", json!({})).await.text(), "done", "compiled anew");
+    assert_eq!(CallOutcome::of(&registry, "mine", json!({})).await.text(), "done", "compiled anew");
     assert_eq!(fs::read(entry(&mine, "cwasm")).expect("compiled").len(), genuine.len());
 }
 

@@ -1,6 +1,6 @@
 //! A module with a wrong description, in every field.
 
-use portcullis_testing::Answer;
+use portcullis_testing::CallOutcome;
 use serde_json::{Value, json};
 
 use super::{module, refused, world};
@@ -23,7 +23,7 @@ async fn check(describe: &str, is_right: bool) {
     let shown: String = describe.chars().take(300).collect();
     assert_eq!(found.is_empty(), is_right, "{shown}: {found:?}");
     assert_eq!(registry.get("mine").is_some(), is_right, "{shown}");
-    assert_eq!(Answer::of(&registry, "other", json!({})).await.text(), "done", "others are served");
+    assert_eq!(CallOutcome::of(&registry, "other", json!({})).await.text(), "done", "others are served");
 }
 
 #[tokio::test]

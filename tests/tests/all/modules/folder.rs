@@ -5,7 +5,7 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::symlink},
 };
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{
     BootstrapError, OVERLAY_FILE, modules::FolderError, policy::ToolOrigin, sandbox::MAX_MODULE_BYTES,
     sandbox::mounts::MountError,
@@ -36,7 +36,7 @@ async fn a_module_gets_the_policys_rights_and_not_those_it_claims() {
     assert_eq!(assigned.timeout, registry.policy().max_timeout());
     let unasked = registry.execute_with_policy(raw("greedy", "{}"), &caller()).await;
     assert_eq!(unasked.outcome.expect_err("nobody to ask").code(), "approval_unavailable");
-    assert_eq!(Answer::of(&registry, "greedy", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::of(&registry, "greedy", json!({})).await.text(), "done");
     let row = world.rows().pop().expect("a row");
     assert!(row.mounts.is_empty(), "{row:?}");
     assert_eq!(row.module_sha256.as_deref(), tool.module().map(|it| it.digest().to_string()).as_deref());
@@ -62,7 +62,7 @@ async fn one_module_may_have_several_tools() {
     let world = world(&[("both.wasm", &WatGuest::describing(describe).bytes())]);
     let registry = world.registry().await;
     for tool in ["one", "two"] {
-        assert_eq!(Answer::of(&registry, tool, json!({})).await.text(), "done");
+        assert_eq!(CallOutcome::of(&registry, tool, json!({})).await.text(), "done");
         assert_eq!(registry.get(tool).expect("loaded").module_name(), Some("both.wasm"));
     }
 }
@@ -112,7 +112,7 @@ async fn a_file_that_is_no_plain_module_is_refused_and_hides_no_other() {
     for tool in ["linked", "hidden", "unnamed"] {
         assert!(registry.get(tool).is_none(), "{tool}");
     }
-    assert_eq!(Answer::of(&registry, "good", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::of(&registry, "good", json!({})).await.text(), "done");
 
     let listed = portcullis(&world, &["tools"]);
     assert!(listed.status.success(), "{}", stderr(&listed));
@@ -179,7 +179,7 @@ async fn an_overlay_switches_a_module_off_and_makes_none_a_known_one() {
     let overlay = "[tools.alpha]\nenabled = false\n[tools.beta]\ntimeout = \"1s\"\n";
     fs::write(world.workspace().join(OVERLAY_FILE), overlay).expect("written");
     let registry = world.registry().await;
-    Answer::of(&registry, "alpha", json!({})).await.refused(Denied, "tool_disabled");
+    CallOutcome::of(&registry, "alpha", json!({})).await.refused(Denied, "tool_disabled");
     let beta = registry.assignment(&registry.get("beta").expect("loaded")).expect("enabled");
     assert_eq!((beta.profile.as_str(), beta.approval.as_str()), ("Nothing", "ask"));
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use portcullis_testing::Answer;
+use portcullis_testing::CallOutcome;
 use portcullis_tools::{BootstrapError, RegistryError, policy::ToolOrigin};
 use portcullis_types::ToolErrorKind::{NotFound, Unavailable};
 use serde_json::json;
@@ -36,10 +36,10 @@ async fn a_module_with_a_tool_named_like_ours_is_refused_whole() {
         let found = refused(&registry);
         assert_eq!(found.len(), 1, "{name}: {found:?}");
         assert!(found[0].1.contains(name), "{found:?}");
-        let read = Answer::of(&registry, "file_read", json!({"path": "README.md"})).await;
+        let read = CallOutcome::of(&registry, "file_read", json!({"path": "README.md"})).await;
         assert_eq!(read.text(), "ours\n");
-        Answer::of(&registry, "innocent", json!({})).await.refused(Unavailable, "module_unavailable");
-        assert_eq!(Answer::of(&registry, "good", json!({})).await.text(), "done");
+        CallOutcome::of(&registry, "innocent", json!({})).await.refused(Unavailable, "module_unavailable");
+        assert_eq!(CallOutcome::of(&registry, "good", json!({})).await.text(), "done");
     }
 }
 
@@ -67,10 +67,10 @@ async fn two_modules_with_one_tool_name_are_both_refused() {
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].1.contains("b.wasm") && found[1].1.contains("a.wasm"), "{found:?}");
         for name in [one, other] {
-            Answer::of(&registry, name, json!({})).await.refused(Unavailable, "module_unavailable");
+            CallOutcome::of(&registry, name, json!({})).await.refused(Unavailable, "module_unavailable");
         }
-        assert_eq!(Answer::of(&registry, "third", json!({})).await.text(), "done");
-        Answer::of(&registry, "fourth", json!({})).await.refused(NotFound, "unknown_tool");
+        assert_eq!(CallOutcome::of(&registry, "third", json!({})).await.text(), "done");
+        CallOutcome::of(&registry, "fourth", json!({})).await.refused(NotFound, "unknown_tool");
     }
 }
 

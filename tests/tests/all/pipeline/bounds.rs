@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_testing::{Answer, World, approving};
+use portcullis_testing::{CallOutcome, World, approving};
 use portcullis_tools::{
     Caller, ToolResult,
     approval::{ApprovalAnswer, ApprovalRequest, Approver},
@@ -151,7 +151,8 @@ async fn a_native_tools_result_has_a_ceiling_whatever_it_is_made_of() {
     ] {
         let world = world_enabling(&["spy"]);
         let registry = natives(&world, [giving(output)]);
-        let said = Answer::of(&registry, "spy", json!({})).await.refused(ResourceLimit, "result_too_large");
+        let said =
+            CallOutcome::of(&registry, "spy", json!({})).await.refused(ResourceLimit, "result_too_large");
         assert!(said.contains("at most 8,388,608 are taken"), "{said}");
     }
 }

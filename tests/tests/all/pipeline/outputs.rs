@@ -1,6 +1,6 @@
 //! Outputs that are too long: their truncation, and the right to read the rest.
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{Caller, ToolRegistry, ToolResult};
 use portcullis_types::{
     ToolErrorKind::{self, Denied, InvalidArguments, NotFound},
@@ -137,13 +137,13 @@ async fn the_output_limit_holds_for_every_tool_and_splits_no_char() {
     });
     let spy = spy.parameters(json!({"type": "object", "properties": {"count": {"type": "integer"}}}));
     let registry = natives(&world, [spy]);
-    let run = async |count: u64| Answer::of(&registry, "spy", json!({"count": count})).await;
+    let run = async |count: u64| CallOutcome::of(&registry, "spy", json!({"count": count})).await;
     let fits = run(5_461).await;
     assert_eq!((fits.text().len(), fits.0.truncated, &fits.0.details), (16_383, false, &json!({})));
     let cut = run(5_462).await;
     let expected = format!("{}\n[output truncated — original size: 16,386 bytes]", "€".repeat(5_461));
     assert_eq!((cut.text(), cut.0.truncated), (expected, true));
-    let echoed = Answer::of(&registry, "echo", json!({"message": "a long message"})).await;
+    let echoed = CallOutcome::of(&registry, "echo", json!({"message": "a long message"})).await;
     assert_eq!(echoed.text(), "{\"echoed\":\n[output truncated — original size: 39 bytes]");
 }
 
@@ -153,8 +153,8 @@ async fn exactly_the_limit_is_not_cut() {
     world.put("limit.txt", "x".repeat(16_384));
     world.put("over.txt", "x".repeat(16_385));
     let registry = world.registry().await;
-    let whole = Answer::of(&registry, "file_read", json!({"path": "limit.txt"})).await;
+    let whole = CallOutcome::of(&registry, "file_read", json!({"path": "limit.txt"})).await;
     assert_eq!((whole.text().len(), whole.0.truncated), (16_384, false));
-    let cut = Answer::of(&registry, "file_read", json!({"path": "over.txt"})).await;
+    let cut = CallOutcome::of(&registry, "file_read", json!({"path": "over.txt"})).await;
     assert!(cut.text().ends_with("x\n[output truncated — original size: 16,385 bytes]"));
 }

@@ -18,7 +18,7 @@ use portcullis_tools::{
     Caller, ToolRegistry,
     approval::ApprovalAnswer,
     audit::{Event, Outcome},
-    shell::{SHELL_EXEC, ShellPlace},
+    shell::{SHELL_EXEC, ShellSource},
 };
 use portcullis_types::{SafetyTier, ToolError, ToolErrorKind, ToolMeta, ToolOutput};
 use serde_json::{Value, json};
@@ -180,7 +180,7 @@ async fn all_tries_of_a_call_share_a_key_that_no_other_call_has() {
 
 /// A registry whose sidecar is the program at this path.
 async fn with_sidecar(world: &World, program: &Path) -> ToolRegistry {
-    let place = ShellPlace::Own(Arc::new(OwnSidecar::new(program)));
+    let place = ShellSource::Own(Arc::new(OwnSidecar::new(program)));
     world.builder().await.expect("bootstraps").shell(place).build().expect("builds")
 }
 

@@ -1,6 +1,6 @@
 //! Restrictions: the effect of a workspace's overlay and of a sandbox tier's section on calls.
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{OVERLAY_FILE, bootstrap_runtime_tools};
 use portcullis_types::{SandboxTier, ToolErrorKind::Denied};
 use serde_json::json;
@@ -30,7 +30,7 @@ async fn check_less(world: &World, tier: SandboxTier) {
     let mut envelope = world.envelope();
     envelope.sandbox_tier = tier;
     let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
-    let call = async |tool: &str, arguments| Answer::of(&registry, tool, arguments).await;
+    let call = async |tool: &str, arguments| CallOutcome::of(&registry, tool, arguments).await;
     let write = |path: &str| json!({"path": path, "content": "c"});
 
     call("file_write", write("/tmp/x")).await.refused(Denied, "mount_read_only");
@@ -64,7 +64,7 @@ async fn a_sandbox_tiers_section_restricts_runners_of_that_tier() {
         let mut envelope = world.envelope();
         envelope.sandbox_tier = tier;
         let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
-        let listed = Answer::of(&registry, "file_list", json!({})).await;
+        let listed = CallOutcome::of(&registry, "file_list", json!({})).await;
         assert!(listed.0.outcome.is_ok(), "{tier}: {:?}", listed.0.outcome);
     }
 }
@@ -76,10 +76,10 @@ async fn no_tool_reaches_the_overlay_itself() {
     let registry = world.registry().await;
     for path in [format!("/{OVERLAY_FILE}"), format!("/shared/../{OVERLAY_FILE}"), OVERLAY_FILE.to_owned()] {
         let arguments = json!({"path": path, "content": "version = 1"});
-        Answer::of(&registry, "file_write", arguments).await;
+        CallOutcome::of(&registry, "file_write", arguments).await;
     }
     let text = std::fs::read_to_string(world.workspace().join(OVERLAY_FILE)).expect("there");
     assert!(text.contains("enabled = false"));
-    let again = Answer::of(&world.registry().await, "file_list", json!({})).await;
+    let again = CallOutcome::of(&world.registry().await, "file_list", json!({})).await;
     again.refused(Denied, "tool_disabled");
 }

@@ -1,6 +1,6 @@
 //! The output of `policy check`: every rule in force, and warnings about entries that are hardly meant.
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_types::ToolErrorKind::Denied;
 use serde_json::json;
 
@@ -44,10 +44,10 @@ async fn a_list_of_protected_names_adds_to_the_shipped_ones() {
     let registry = world.registry().await;
     for path in [".git/hooks/pre-commit", "Makefile", "a/.mcp.json"] {
         let write = json!({"path": path, "content": "x"});
-        Answer::of(&registry, "file_write", write).await.refused(Denied, "protected_path");
+        CallOutcome::of(&registry, "file_write", write).await.refused(Denied, "protected_path");
     }
     let write = json!({"path": ".envrc", "content": "x"});
-    assert!(Answer::of(&registry, "file_write", write).await.0.outcome.is_ok());
+    assert!(CallOutcome::of(&registry, "file_write", write).await.0.outcome.is_ok());
     for (shown, warned) in checks(&world) {
         assert!(shown.contains("except = [\".envrc\"]") && shown.contains("\"makefile\""), "{shown}");
         assert!(warned.contains("protect.except[0]: a shipped name is not protected"), "{warned}");

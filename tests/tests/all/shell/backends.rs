@@ -10,8 +10,8 @@ use std::{
 };
 
 use portcullis::OwnSidecar;
-use portcullis_testing::{Answer, World, binary};
-use portcullis_tools::shell::{SHELL_EXEC, ShellPlace};
+use portcullis_testing::{CallOutcome, World, binary};
+use portcullis_tools::shell::{SHELL_EXEC, ShellSource};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ use serde_json::json;
 async fn a_registry_without_a_sidecar_says_why_there_is_no_shell() {
     let world = World::new();
     let registry = world.registry().await;
-    let answer = Answer::of(&registry, SHELL_EXEC, json!({"command": "true"})).await;
+    let answer = CallOutcome::of(&registry, SHELL_EXEC, json!({"command": "true"})).await;
     let message = answer.refused(ToolErrorKind::Unavailable, "shell_disabled");
     assert!(message.contains("no shell sidecar"), "{message}");
 }
@@ -29,17 +29,17 @@ async fn the_host_runs_commands_only_on_request_and_says_so_each_time() {
     let world = World::new();
     let secret = world.root().join("outside");
     fs::write(&secret, "outside\n").expect("writable");
-    let place = ShellPlace::Host(Arc::new(OwnSidecar::new(binary())));
+    let place = ShellSource::Host(Arc::new(OwnSidecar::new(binary())));
     let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
     let command = json!({"command": format!("cat {}", secret.display())});
-    let answer = Answer::of(&registry, SHELL_EXEC, command.clone()).await;
+    let answer = CallOutcome::of(&registry, SHELL_EXEC, command.clone()).await;
     assert_eq!(answer.text(), "outside\n[ran on the host, unconfined]");
     let posture = world.rows().pop().expect("a row").posture.expect("a posture");
     assert!(posture.starts_with("none"), "{posture}");
     // The same attempt in a confined session.
     let confined = World::new();
     let registry = confined.registry_with_shell().await;
-    let answer = Answer::of(&registry, SHELL_EXEC, command).await;
+    let answer = CallOutcome::of(&registry, SHELL_EXEC, command).await;
     assert!(!answer.text().contains("outside\n["), "{}", answer.text());
 }
 
@@ -48,12 +48,12 @@ async fn a_running_sidecar_is_used_by_socket_and_token() {
     let world = World::new();
     let sidecar = Running::start(&world);
     let registry = sidecar.registry(&world, &sidecar.token()).await;
-    assert_eq!(Answer::of(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
+    assert_eq!(CallOutcome::of(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
     let wrong = world.root().join("wrong");
     fs::write(&wrong, "0123456789abcdef0123456789abcdef").expect("writable");
     fs::set_permissions(&wrong, fs::Permissions::from_mode(0o600)).expect("set");
     let registry = sidecar.registry(&world, &wrong).await;
-    let answer = Answer::of(&registry, SHELL_EXEC, json!({"command": "echo > /shared/made"})).await;
+    let answer = CallOutcome::of(&registry, SHELL_EXEC, json!({"command": "echo > /shared/made"})).await;
     answer.refused(ToolErrorKind::Unavailable, "shell_unavailable");
     assert!(!world.shared("made").exists());
 }
@@ -63,11 +63,11 @@ async fn without_its_sidecar_no_command_runs_elsewhere() {
     let world = World::new();
     let sidecar = Running::start(&world);
     let registry = sidecar.registry(&world, &sidecar.token()).await;
-    assert_eq!(Answer::of(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
+    assert_eq!(CallOutcome::of(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
     drop(sidecar);
     let command = json!({"command": "echo run >> /shared/runs; echo run >> runs"});
     for _ in 0..2 {
-        let answer = Answer::of(&registry, SHELL_EXEC, command.clone()).await;
+        let answer = CallOutcome::of(&registry, SHELL_EXEC, command.clone()).await;
         assert_eq!(answer.error().kind(), ToolErrorKind::Unavailable, "{answer:?}");
     }
     assert!(!world.shared("runs").exists());
@@ -142,7 +142,7 @@ impl Running {
     }
 
     async fn registry(&self, world: &World, token_file: &Path) -> portcullis_tools::ToolRegistry {
-        let place = ShellPlace::Socket { path: self.socket(), token_file: token_file.to_owned() };
+        let place = ShellSource::Socket { path: self.socket(), token_file: token_file.to_owned() };
         world.builder().await.expect("bootstraps").shell(place).build().expect("builds")
     }
 }

@@ -1,7 +1,7 @@
 //! Output that background jobs write after their command has ended: it comes with the next result of their
 //! session.
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ async fn dropped_job_output_is_counted_and_the_rest_paged() {
             last = match details["output_id"].as_str() {
                 Some(id) => {
                     let end = json!({"call_id": id, "offset": answer.0.original_bytes - 100});
-                    Answer::of(&shell.registry, "output_read", end).await.text()
+                    CallOutcome::of(&shell.registry, "output_read", end).await.text()
                 }
                 None => answer.text(),
             };

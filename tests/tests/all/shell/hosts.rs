@@ -7,7 +7,7 @@ mod server;
 
 use std::fs;
 
-use portcullis_testing::{Answer, World, outer::KernelEnvironment};
+use portcullis_testing::{CallOutcome, World, outer::KernelEnvironment};
 use portcullis_tools::audit::RecordedConnection;
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
@@ -92,7 +92,7 @@ async fn commands_after_the_vault_are_denied() {
     let shell = Shell::of(world(&server)).await;
     fs::write(shell.world.workspace().join("vault/key"), "secret").expect("written");
     let copy = json!({"source_path": "/vault/key", "destination_path": "/tmp/key"});
-    let copied = Answer::of(&shell.registry, "vault_copyto", copy).await;
+    let copied = CallOutcome::of(&shell.registry, "vault_copyto", copy).await;
     assert!(copied.0.outcome.is_ok(), "{copied:?}");
     let denied = shell.run(&format!("curl {}", server.url("page"))).await;
     denied.refused(ToolErrorKind::Denied, "flow_denied");

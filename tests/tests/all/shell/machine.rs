@@ -8,7 +8,7 @@ use portcullis_testing::{
     World, binary,
     outer::{KernelEnvironment, SyscallUse},
 };
-use portcullis_tools::shell::{ShellPlace, SidecarTerms, StartSidecar, StartedSidecar};
+use portcullis_tools::shell::{ShellSource, SidecarConfig, StartSidecar, StartedSidecar};
 
 use super::Shell;
 
@@ -33,14 +33,14 @@ pub(super) const WITHOUT_LIMITS: KernelEnvironment = KernelEnvironment::Errno(&[
 struct OnMachine(KernelEnvironment);
 
 impl StartSidecar for OnMachine {
-    fn start(&self, terms: &SidecarTerms) -> io::Result<StartedSidecar> {
+    fn start(&self, terms: &SidecarConfig) -> io::Result<StartedSidecar> {
         self.0.start(|| OwnSidecar::new(binary()).start(terms))
     }
 }
 
 /// A shell whose sidecar runs on such a machine.
 pub(super) async fn shell_on(machine: KernelEnvironment, world: World) -> Shell {
-    let place = ShellPlace::Own(Arc::new(OnMachine(machine)));
+    let place = ShellSource::Own(Arc::new(OnMachine(machine)));
     let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
     Shell { world, registry }
 }

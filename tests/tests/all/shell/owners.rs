@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use portcullis::OwnSidecar;
 use portcullis_testing::{World, approving, binary};
-use portcullis_tools::{Caller, shell::ShellPlace};
+use portcullis_tools::{Caller, shell::ShellSource};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
@@ -97,7 +97,7 @@ async fn one_run_leaves_sessions_to_the_others() {
 #[tokio::test]
 async fn a_registry_that_goes_takes_its_sessions_along() {
     let world = World::new();
-    let place = ShellPlace::Own(Arc::new(OwnSidecar::new(binary())));
+    let place = ShellSource::Own(Arc::new(OwnSidecar::new(binary())));
     let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
     let shell = Shell { world, registry };
     let _ran = shell.call(json!({"command": HOLDS})).await.text();

@@ -15,7 +15,7 @@ use portcullis_tools::{
     PolicyFiles, ToolRegistry,
     audit::{self, Event},
     new_call,
-    shell::{SHELL_EXEC, ShellPlace},
+    shell::{SHELL_EXEC, ShellSource},
 };
 use portcullis_types::SandboxTier;
 use serde_json::json;
@@ -159,7 +159,7 @@ const BODIES: [&str; 8] = [
 fn registry(world: &World, sidecar: &Running, state: &Path) -> ToolRegistry {
     fs::create_dir_all(state).expect("a folder");
     let policy = PolicyFiles::read(&world.root().join("policy.toml")).expect("readable");
-    let place = ShellPlace::Socket { path: sidecar.socket(), token_file: sidecar.token() };
+    let place = ShellSource::Socket { path: sidecar.socket(), token_file: sidecar.token() };
     ToolRegistry::builder()
         .policy(policy.load(SandboxTier::Process).expect("loads"))
         .state(state)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{BootstrapError, RegistryError, audit::Row, new_call};
 use portcullis_types::{SafetyTier, ToolErrorKind::NotFound};
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ async fn the_steps_are_tools_of_nobody() {
     ] {
         assert!(vault.registry.get(step).is_none());
         assert!(vault.registry.tools().iter().all(|tool| tool.facts().name.as_str() != step));
-        let answer = Answer::of(&vault.registry, step, arguments).await;
+        let answer = CallOutcome::of(&vault.registry, step, arguments).await;
         let said = answer.refused(NotFound, "unknown_tool");
         assert!(said.contains("vault_copyto`"), "what can be called is named: {said}");
     }
@@ -157,12 +157,12 @@ async fn schema_of_the_operation_is_strict() {
         (json!({"source_path": "/vault/key"}), "missing required field 'destination_path' in arguments"),
         (json!({"destination_path": "/shared/key"}), "missing required field 'source_path' in arguments"),
     ] {
-        let answer = Answer::of(&vault.registry, "vault_copyto", arguments).await;
+        let answer = CallOutcome::of(&vault.registry, "vault_copyto", arguments).await;
         assert_eq!(answer.error().message(), message);
     }
     let mut more: Value = arguments("/vault/key", "/shared/key");
     more["action"] = "clean_up".into();
-    let answer = Answer::of(&vault.registry, "vault_copyto", more).await;
+    let answer = CallOutcome::of(&vault.registry, "vault_copyto", more).await;
     assert!(answer.error().message().starts_with("unknown field 'action'"), "{}", answer.error());
     let twice = r#"{"source_path":"/vault/key","destination_path":"/shared/a","destination_path":"/tmp/b"}"#;
     let twice = vault.registry.execute_with_policy(new_call("vault_copyto", twice), &caller()).await;

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use portcullis_testing::{Answer, World};
+use portcullis_testing::{CallOutcome, World};
 use portcullis_tools::{OVERLAY_FILE, approval::ApprovalAnswer};
 use portcullis_types::{
     MAX_TRANSFER_BYTES,
@@ -152,7 +152,7 @@ async fn one_question_shows_both_steps_and_a_no_is_for_both() {
         });
         let caller = asking(approver.clone());
         let refused = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller).await;
-        Answer(refused).refused(Denied, "approval_refused");
+        CallOutcome(refused).refused(Denied, "approval_refused");
         let rows = vault.world.rows();
         assert_eq!(rows.len(), 1, "neither step ran: {rows:#?}");
         assert!(rows[0].rule.as_deref().is_some_and(|rule| rule.ends_with(".approval")), "{rows:#?}");
@@ -200,7 +200,7 @@ async fn arguments_that_an_approver_changed_are_judged_anew() {
     };
     let changed = to("/vault/copy");
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &asking(changed)).await;
-    Answer(result).refused(Denied, "mount_not_granted");
+    CallOutcome(result).refused(Denied, "mount_not_granted");
     assert_eq!(vault.ends().len(), 1);
     let changed = to("/tmp/other");
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &asking(changed)).await;
@@ -213,7 +213,7 @@ async fn arguments_that_an_approver_changed_are_judged_anew() {
 async fn missing_approver_means_denial() {
     let vault = Vault::with_lines("vault_copyto_write", "approval = \"ask\"").await;
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller()).await;
-    Answer(result).refused(Denied, "approval_unavailable");
+    CallOutcome(result).refused(Denied, "approval_unavailable");
     assert_eq!(vault.ends().len(), 1);
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{Answer, World, approving};
+use portcullis_testing::{CallOutcome, World, approving};
 use portcullis_tools::{Caller, audit};
 use portcullis_types::{
     CancellationToken, MAX_TRANSFER_BYTES,
@@ -42,7 +42,7 @@ enum Limited {
 /// A copy that was stopped.
 struct Stopped {
     vault: Vault,
-    answer: Answer,
+    answer: CallOutcome,
     limit: Duration,
 }
 
@@ -75,9 +75,9 @@ async fn stopped(limited: Limited, is_asked_for: impl Fn(&Vault) -> bool) -> Sto
 }
 
 impl Vault {
-    async fn copy_large(&self, caller: &Caller) -> Answer {
+    async fn copy_large(&self, caller: &Caller) -> CallOutcome {
         let copied = self.registry.execute_with_policy(call("/vault/large", "/shared/old"), caller);
-        Answer(timeout(PATIENCE, copied).await.expect("it ends"))
+        CallOutcome(timeout(PATIENCE, copied).await.expect("it ends"))
     }
 
     #[track_caller]
@@ -111,7 +111,7 @@ async fn a_copy_that_is_cancelled_leaves_nothing() {
     caller.cancel = cancel;
     let copied = vault.registry.execute_with_policy(call("/vault/large", "/shared/old"), &caller);
     let result = timeout(PATIENCE, copied).await.expect("it ends");
-    Answer(result).refused(Cancelled, "cancelled");
+    CallOutcome(result).refused(Cancelled, "cancelled");
     vault.is_as_it_was();
     assert_eq!(vault.outcome_of("vault_copyto"), "cancelled");
     assert_eq!(vault.outcome_of("vault_copyto_read"), "cancelled");
@@ -246,7 +246,7 @@ async fn a_copy_whose_reading_cannot_be_recorded_is_not_made() {
         }
     });
     let result = vault.registry.execute_with_policy(call("/vault/file", "/shared/old"), &caller).await;
-    Answer(result).refused(Unavailable, "audit_unwritable");
+    CallOutcome(result).refused(Unavailable, "audit_unwritable");
     moved.get().expect("told of progress").as_ref().expect("moved");
     assert_eq!(fs::read(vault.shared("old")).expect("there"), b"old");
     vault.has_nothing_temporary();

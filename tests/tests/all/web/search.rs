@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
-use portcullis_testing::{Answer, World, approving};
+use portcullis_testing::{CallOutcome, World, approving};
 use portcullis_tools::{
     Caller, ToolRegistry,
     approval::{ApprovalAnswer, question},
@@ -31,14 +31,14 @@ fn world(server: &Server, provider: &str) -> World {
         ))
 }
 
-async fn search(registry: &ToolRegistry, arguments: Value) -> Answer {
-    Answer::of(registry, "web_search", arguments).await
+async fn search(registry: &ToolRegistry, arguments: Value) -> CallOutcome {
+    CallOutcome::of(registry, "web_search", arguments).await
 }
 
 /// What a call by a caller without an approver gets.
-async fn unapproved(registry: &ToolRegistry, arguments: &Value) -> Answer {
+async fn unapproved(registry: &ToolRegistry, arguments: &Value) -> CallOutcome {
     let caller = Caller::new("tester", "run");
-    Answer(registry.execute_with_policy(new_call("web_search", arguments.to_string()), &caller).await)
+    CallOutcome(registry.execute_with_policy(new_call("web_search", arguments.to_string()), &caller).await)
 }
 
 fn searxng(results: &Value) -> String {
@@ -172,7 +172,7 @@ async fn search_is_offered_only_with_a_provider() {
     assert_eq!(names(&registry), ["file_search"]);
     for name in ["web_search", "search_web"] {
         assert!(registry.get(name).is_none());
-        let answer = Answer::of(&registry, name, json!({"query": "q"})).await;
+        let answer = CallOutcome::of(&registry, name, json!({"query": "q"})).await;
         answer.refused(ToolErrorKind::NotFound, "unknown_tool");
     }
     let world = World::new().with_policy("[search]\nprovider = \"duckduckgo\"\n");
@@ -196,12 +196,12 @@ async fn search_web_takes_and_gives_its_own_words() {
     let server = Server::start(move |_| server::json(&body));
     let world = world(&server, "searxng");
     let registry = world.registry().await;
-    let answer = Answer::of(&registry, "search_web", json!({"query": "q", "num_results": 1})).await;
+    let answer = CallOutcome::of(&registry, "search_web", json!({"query": "q", "num_results": 1})).await;
     let expected = json!({"results": [{"title": "A", "url": "https://a.example/", "snippet": "S"}]});
     let output = answer.0.outcome.expect("a result");
     assert_eq!(output.structured, Some(expected.clone()));
     assert_eq!(output.joined_text(), expected.to_string());
-    let other = Answer::of(&registry, "search_web", json!({"query": "q", "max_results": 1})).await;
+    let other = CallOutcome::of(&registry, "search_web", json!({"query": "q", "max_results": 1})).await;
     other.refused(ToolErrorKind::InvalidArguments, "invalid_arguments");
     let tools: Vec<String> = world.rows().iter().map(|row| row.tool.to_string()).collect();
     assert_eq!(tools[..2], ["search_web", "web_search_request"]);
@@ -389,7 +389,9 @@ async fn no_query_leaves_after_the_vault_and_results_bring_the_label_web() {
     let registry = world.registry_with_shell().await;
     let call = |caller: Caller, tool: &'static str, arguments: Value| {
         let registry = &registry;
-        async move { Answer(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await) }
+        async move {
+            CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
+        }
     };
     let of_run = |run: &str| {
         let mut caller = approving();
@@ -419,7 +421,7 @@ async fn question_shows_the_address_with_the_query() {
     let mut caller = approving();
     caller.approver = Some(Arc::new(approver.clone()));
     let call = new_call("web_search", json!({"query": "two gates"}).to_string());
-    let answer = Answer(registry.execute_with_policy(call, &caller).await);
+    let answer = CallOutcome(registry.execute_with_policy(call, &caller).await);
     assert!(!answer.text().is_empty());
     let requests = approver.requests();
     assert_eq!(requests.len(), 1, "{requests:?}");

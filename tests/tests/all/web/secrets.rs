@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
-use portcullis_testing::{Answer, World, approving};
+use portcullis_testing::{CallOutcome, World, approving};
 use portcullis_tools::{BootstrapError, ToolRegistry, audit::Row, new_call};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
@@ -50,8 +50,8 @@ fn put_token(world: &World, mode: u32) -> PathBuf {
     path
 }
 
-async fn fetch(registry: &ToolRegistry, url: &str) -> Answer {
-    Answer::of(registry, "web_fetch", json!({ "url": url, "format": "html" })).await
+async fn fetch(registry: &ToolRegistry, url: &str) -> CallOutcome {
+    CallOutcome::of(registry, "web_fetch", json!({ "url": url, "format": "html" })).await
 }
 
 fn page(body: &str) -> Vec<u8> {
@@ -146,7 +146,7 @@ async fn an_answer_that_repeats_a_secret_is_redacted_in_all_its_parts() {
     });
     let world = world_with_file(&authority, &[&own]);
     let registry = world.registry().await;
-    let is_clean = |answer: &Answer| {
+    let is_clean = |answer: &CallOutcome| {
         let shown = format!("{answer:?}");
         for part in ["canary", "7f3a9c", "hbmFyeS83ZjNhOWMrUTUyZT", "Q52e"] {
             assert!(!shown.contains(part), "{part}: {shown}");
@@ -154,7 +154,7 @@ async fn an_answer_that_repeats_a_secret_is_redacted_in_all_its_parts() {
     };
     for format in ["html", "markdown", "text"] {
         let arguments = json!({ "url": own.url("/page"), "format": format });
-        let answer = Answer::of(&registry, "web_fetch", arguments).await;
+        let answer = CallOutcome::of(&registry, "web_fetch", arguments).await;
         is_clean(&answer);
         assert_eq!(answer.0.details["redacted"], true);
         assert_eq!(answer.0.details["title"], "REDACTED");
@@ -190,7 +190,7 @@ async fn what_a_secret_has_brought_is_followed() {
         async move {
             let mut caller = approving();
             run.clone_into(&mut caller.run_id);
-            Answer(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
+            CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
         }
     };
     let write = || json!({ "path": "/shared/a", "content": "x" });
@@ -219,7 +219,7 @@ async fn without_its_secret_nothing_is_requested() {
     }
     assert!(own.take_heads().is_empty() && request_row(&world).secrets.is_empty());
     // Other tools go on, and the next request tries again.
-    let _listed = Answer::of(&registry, "file_list", json!({ "path": "/shared" })).await.text();
+    let _listed = CallOutcome::of(&registry, "file_list", json!({ "path": "/shared" })).await.text();
     put_token(&world, 0o600);
     assert!(fetch(&registry, &own.url("/")).await.text().contains("own"));
 }

@@ -6,7 +6,7 @@ use portcullis_egress::{CancellationToken, HeaderMap, HeaderValue, Method, Reque
 use portcullis_types::{ToolError, ToolOutput, async_trait};
 use serde_json::{Value, json};
 
-use super::{Backend, CallAttempt, TryOutcome};
+use super::{AttemptOutcome, Backend, CallAttempt};
 use crate::{
     audit::Confinement,
     pipeline::{PendingRecord, admit::refuse, authorize::refuse_flow},
@@ -23,8 +23,8 @@ impl Backend for RequestStep {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, grant, time_limit, reading, caller, host, .. } = attempt;
+    ) -> Result<AttemptOutcome, ToolError> {
+        let CallAttempt { checked, grant, time_limit, labels, caller, host, .. } = attempt;
         let text = |key: &str| checked.args.value().get(key).and_then(Value::as_str);
         let (url, method) = (text(URL).unwrap_or_default(), self.form.method.as_str());
         let judge = GrantJudge::new(grant.clone(), None, time_limit);
@@ -43,16 +43,16 @@ impl Backend for RequestStep {
             ..Request::get(judged.url().clone())
         };
         let cancel: CancellationToken = caller.cancel.child_token();
-        reading.reads_web();
-        reading.carries(&web::secrets_for(grant, judged.url().as_str()));
-        reading.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
-        let made = web::request(&self.gate, &judge, request, cancel, &mut pending.row).await;
+        labels.mark_web_read();
+        labels.mark_secrets_sent(&web::secrets_for(grant, judged.url().as_str()));
+        labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
+        let made = web::request(&self.http_client, &judge, request, cancel, &mut pending.call).await;
         // A redirect may have carried further ones.
-        reading.carries(&pending.row.secrets);
+        labels.mark_secrets_sent(&pending.call.secrets);
         let result = match made {
             Ok(response) => {
                 let output = summary(&response);
-                if let Some(place) = caller.step.as_ref().and_then(|step| step.response.as_ref()) {
+                if let Some(place) = caller.operation_step.as_ref().and_then(|step| step.response.as_ref()) {
                     // A step makes one request, so that the place is empty.
                     let _ = place.set(response);
                 }
@@ -61,7 +61,7 @@ impl Backend for RequestStep {
             Err(RequestFailure::Denied(denial)) => Err(refuse(denial, pending)),
             Err(RequestFailure::Failed(error)) => Err(error),
         };
-        Ok(TryOutcome::once(result))
+        Ok(AttemptOutcome::once(result))
     }
 }
 

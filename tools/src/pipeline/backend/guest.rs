@@ -7,7 +7,7 @@ use portcullis_types::{CallFrame, FRAME_VERSION, FinalFrame, ToolError, ToolOutp
 use serde_json::value::RawValue;
 
 use super::{
-    Backend, CallAttempt, ResourceUsage, TryOutcome,
+    AttemptOutcome, Backend, CallAttempt, ResourceUsage,
     guest_requests::GuestRequests,
     overdue,
     reports::{bounded, pass_on},
@@ -45,7 +45,7 @@ impl Backend for GuestTool {
 
     /// A guest may read a file and write it back. For a step, the operation already holds the mounts.
     fn writes_alone<'g>(&self, own: &'g Grant, _steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
-        if caller.step.is_none() { vec![own] } else { Vec::new() }
+        if caller.operation_step.is_none() { vec![own] } else { Vec::new() }
     }
 
     fn guest(&self) -> Option<&GuestTool> {
@@ -56,9 +56,9 @@ impl Backend for GuestTool {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, grant, slot, time_limit, deadline, reading, caller, host, .. } = attempt;
-        let requests = self.hosts.as_ref().zip(host.gate.as_ref());
+    ) -> Result<AttemptOutcome, ToolError> {
+        let CallAttempt { checked, grant, slot, time_limit, deadline, labels, caller, host, .. } = attempt;
+        let requests = self.hosts.as_ref().zip(host.http_client.as_ref());
         let (port, mut asks) = requests.map(|_| HttpPort::open()).unzip();
         let runner =
             host.runner.as_ref().ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
@@ -66,14 +66,14 @@ impl Backend for GuestTool {
             module: Arc::clone(&self.module),
             stdin: call_frame(checked, time_limit)?,
             mounts: grant.mounts.to_vec(),
-            used: reading.used().clone(),
+            used: labels.used().clone(),
             memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
             time_limit,
             deadline,
             cancel: caller.cancel.clone(),
             held: Some(Box::new(slot.clone())),
             is_watched: caller.watches_frames(),
-            transfer: caller.step.as_ref().and_then(|step| step.transfer.clone()),
+            transfer: caller.operation_step.as_ref().and_then(|step| step.transfer.clone()),
             http: port,
         };
         let call_id = &checked.call.id;
@@ -82,8 +82,8 @@ impl Backend for GuestTool {
         // Each request has a row of its own; the call's names the secrets of all.
         let mut secrets = Vec::new();
         let ran = match (requests, &mut asks) {
-            (Some((declared, gate)), Some(asks)) => {
-                let mut requests = GuestRequests::new(attempt, gate, declared.clone());
+            (Some((declared, http_client)), Some(asks)) => {
+                let mut requests = GuestRequests::new(attempt, http_client, declared.clone());
                 let ran = tokio::select! {
                     ran = running => ran,
                     never = requests.serve(asks) => match never {},
@@ -93,19 +93,19 @@ impl Backend for GuestTool {
             }
             _ => running.await,
         };
-        pending.row.secrets = secrets;
+        pending.call.secrets = secrets;
         let report = match ran {
             Ok(report) => report,
             Err(error) => {
-                pending.row.posture = Some("unproven".into());
-                let may_try_again = may_try_again(&error, caller);
-                return Ok(TryOutcome {
-                    may_try_again,
-                    ..TryOutcome::once(Err(runner_error(&error, time_limit, caller)))
+                pending.call.posture = Some("unproven".into());
+                let may_retry = may_retry(&error, caller);
+                return Ok(AttemptOutcome {
+                    may_retry,
+                    ..AttemptOutcome::once(Err(runner_error(&error, time_limit, caller)))
                 });
             }
         };
-        pending.row.posture = Some(report.posture.summary().into());
+        pending.call.posture = Some(report.posture.summary().into());
         if !report.stderr.is_empty() {
             tracing::info!(tool = %checked.call.tool, call_id, stderr = %report.stderr, "the guest wrote to its standard error");
             if let Some(listener) = &caller.on_stderr {
@@ -119,7 +119,7 @@ impl Backend for GuestTool {
             peak_memory_bytes: report.peak_memory_bytes as u64,
             mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
         };
-        Ok(TryOutcome { usage: Some(usage), ..TryOutcome::once(guest_result(report, pending)) })
+        Ok(AttemptOutcome { usage: Some(usage), ..AttemptOutcome::once(guest_result(report, pending)) })
     }
 }
 
@@ -180,8 +180,8 @@ fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<Tool
 
 /// Whether a guest that could not start may be tried again: none of it has run, and a thread may be free
 /// soon. A step of an operation is not repeated, because the other end of the transfer has begun.
-fn may_try_again(error: &WasmError, caller: &Caller) -> bool {
-    matches!(error, WasmError::Exhausted { .. }) && caller.step.is_none()
+fn may_retry(error: &WasmError, caller: &Caller) -> bool {
+    matches!(error, WasmError::Exhausted { .. }) && caller.operation_step.is_none()
 }
 
 /// The caller's error when the runner could not run the guest.
@@ -216,11 +216,11 @@ mod tests {
     fn a_guest_that_never_began_is_tried_again_unless_it_is_a_step() {
         let exhausted = WasmError::Exhausted { mounts: "shared".to_owned(), stuck: 5 };
         let mut caller = Caller::new("tester", "run");
-        assert!(may_try_again(&exhausted, &caller));
+        assert!(may_retry(&exhausted, &caller));
         for error in [WasmError::Stuck, WasmError::WorkerLost, WasmError::CodeGone] {
-            assert!(!may_try_again(&error, &caller), "{error}");
+            assert!(!may_retry(&error, &caller), "{error}");
         }
-        caller.step = Some(OperationStep::default());
-        assert!(!may_try_again(&exhausted, &caller));
+        caller.operation_step = Some(OperationStep::default());
+        assert!(!may_retry(&exhausted, &caller));
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         PendingRecord, admit::refuse, authorize::refuse_flow, call_log::unrecorded, flow::judge_flow_again,
     },
     sandbox::HttpAsk,
-    web::{self, DeclaredHosts, EgressGate, GrantJudge, RequestFailure},
+    web::{self, DeclaredHosts, GrantJudge, HttpClientHandle, RequestFailure},
 };
 
 /// The most requests of one call. Each leaves rows in the audit log.
@@ -33,7 +33,7 @@ const MAX_OPEN_RESPONSES: u32 = 8;
 /// The host's end of a call's requests.
 pub(super) struct GuestRequests<'a> {
     attempt: CallAttempt<'a>,
-    gate: &'a EgressGate,
+    http_client: &'a HttpClientHandle,
     declared: DeclaredHosts,
     made: usize,
     next: u32,
@@ -44,8 +44,20 @@ pub(super) struct GuestRequests<'a> {
 }
 
 impl<'a> GuestRequests<'a> {
-    pub(super) fn new(attempt: CallAttempt<'a>, gate: &'a EgressGate, declared: DeclaredHosts) -> Self {
-        Self { attempt, gate, declared, made: 0, next: 0, open: HashMap::new(), secrets: BTreeSet::new() }
+    pub(super) fn new(
+        attempt: CallAttempt<'a>,
+        http_client: &'a HttpClientHandle,
+        declared: DeclaredHosts,
+    ) -> Self {
+        Self {
+            attempt,
+            http_client,
+            declared,
+            made: 0,
+            next: 0,
+            open: HashMap::new(),
+            secrets: BTreeSet::new(),
+        }
     }
 
     /// The names of the secrets that the requests have carried.
@@ -89,7 +101,7 @@ impl<'a> GuestRequests<'a> {
         self.made += 1;
         let mut pending = self.pending(&head);
         let result = self.make(&head, body, &mut pending).await;
-        self.secrets.extend(pending.row.secrets.iter().cloned());
+        self.secrets.extend(pending.call.secrets.iter().cloned());
         let ending = CallEnding {
             code: result.as_ref().err().map(|error| Arc::from(error.code())),
             duration: Some(pending.elapsed()),
@@ -111,27 +123,27 @@ impl<'a> GuestRequests<'a> {
         body: Vec<u8>,
         pending: &mut PendingRecord,
     ) -> Result<Response, ToolError> {
-        let CallAttempt { checked, grant, deadline, reading, caller, host, .. } = self.attempt;
+        let CallAttempt { checked, grant, deadline, labels, caller, host, .. } = self.attempt;
         let left = deadline.saturating_duration_since(Instant::now());
         let judge = Arc::new(GrantJudge::new(grant.clone(), Some(self.declared.clone()), left));
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending))?;
         // Other calls of the run go on while this one runs, and a guest may have read its mounts before it sends.
-        judge_flow_again(checked, grant, host, &reading.facts_before_requests(caller))
+        judge_flow_again(checked, grant, host, &labels.facts_before_requests(caller))
             .map_err(|denial| refuse_flow(denial, pending))?;
         let request = request(&judged, head, body)?;
-        pending.row.secrets = web::secrets_for(grant, judged.url().as_str());
-        pending.row.decision = Some(Verdict::Allow);
-        pending.row.rule = Some(rule_of(grant).into());
+        pending.call.secrets = web::secrets_for(grant, judged.url().as_str());
+        pending.call.decision = Some(Verdict::Allow);
+        pending.call.rule = Some(rule_of(grant).into());
         if !matches!(request.method, Method::GET | Method::HEAD) {
             pending.begin().map_err(|error| unrecorded(&error))?;
         }
-        reading.reads_web();
-        reading.carries(&pending.row.secrets);
-        reading.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
+        labels.mark_web_read();
+        labels.mark_secrets_sent(&pending.call.secrets);
+        labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
         let cancel = caller.cancel.child_token();
-        let made = web::request(self.gate, &judge, request, cancel, &mut pending.row).await;
+        let made = web::request(self.http_client, &judge, request, cancel, &mut pending.call).await;
         // A redirect may have carried further ones.
-        reading.carries(&pending.row.secrets);
+        labels.mark_secrets_sent(&pending.call.secrets);
         made.map_err(|failure| match failure {
             RequestFailure::Denied(denial) => refuse(denial, pending),
             RequestFailure::Failed(error) => error,

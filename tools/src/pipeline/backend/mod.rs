@@ -34,7 +34,7 @@ use crate::{
     audit::{Confinement, RecordedConnection, Text},
     call::Caller,
     registered::RegisteredTool,
-    run_labels::ReadingCall,
+    run_labels::RunningCallLabels,
     shell::ShellBackend,
     slots::CallSlot,
 };
@@ -52,7 +52,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// deadline.
     ///
     /// # Errors
-    /// A failure that prevents the try; the outcome of a try is in [`TryOutcome`].
+    /// A failure that prevents the try; the outcome of a try is in [`AttemptOutcome`].
     ///
     /// # Cancellation
     /// Dropping the future stops the work it has begun.
@@ -60,7 +60,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<TryOutcome, ToolError>;
+    ) -> Result<AttemptOutcome, ToolError>;
 
     /// Whether the tool runs outside every sandbox. The approver's question says so.
     fn is_unconfined(&self) -> bool {
@@ -123,7 +123,7 @@ pub(crate) struct CallAttempt<'a> {
     pub(super) slot: &'a CallSlot,
     pub(super) time_limit: Duration,
     pub(super) deadline: Instant,
-    pub(super) reading: &'a ReadingCall,
+    pub(super) labels: &'a RunningCallLabels,
     /// Whether an approver has approved of the call, its steps' grants in view.
     pub(super) is_approved: bool,
     pub(super) caller: &'a Caller,
@@ -132,19 +132,19 @@ pub(crate) struct CallAttempt<'a> {
 
 /// The outcome of a try.
 #[derive(Debug)]
-pub(crate) struct TryOutcome {
+pub(crate) struct AttemptOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
     /// Text for the model after the output; it is kept when the output is cut.
     pub(super) trailer: Option<String>,
     pub(super) usage: Option<ResourceUsage>,
     /// Whether another try is harmless and may succeed.
-    pub(super) may_try_again: bool,
+    pub(super) may_retry: bool,
 }
 
-impl TryOutcome {
+impl AttemptOutcome {
     /// A result without usage that is not tried again.
     fn once(result: Result<ToolOutput, ToolError>) -> Self {
-        Self { result, trailer: None, usage: None, may_try_again: false }
+        Self { result, trailer: None, usage: None, may_retry: false }
     }
 }
 

@@ -16,12 +16,12 @@ use portcullis_types::{
 };
 
 use super::{
-    Backend, CallAttempt, TryOutcome, overdue,
+    AttemptOutcome, Backend, CallAttempt, overdue,
     reports::{on_progress, on_update},
 };
 use crate::{
     audit::Confinement,
-    call::{Caller, Parent},
+    call::{Caller, NestingContext},
     digest,
     pipeline::PendingRecord,
 };
@@ -54,15 +54,15 @@ impl Backend for NativeTool {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<TryOutcome, ToolError> {
+    ) -> Result<AttemptOutcome, ToolError> {
         let checked = attempt.checked;
         let has_called = Arc::new(AtomicBool::new(false));
         let ctx = context(attempt, Arc::clone(&has_called));
         let result = run(Arc::clone(&self.0), ctx, checked.args.clone(), attempt.time_limit).await;
-        let harmless = pending.row.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
+        let harmless = pending.call.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
         // Not if the tool made calls itself: another try would repeat their effects.
-        let may_try_again = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
-        Ok(TryOutcome { may_try_again, ..TryOutcome::once(result) })
+        let may_retry = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
+        Ok(AttemptOutcome { may_retry, ..AttemptOutcome::once(result) })
     }
 }
 
@@ -82,7 +82,7 @@ fn context(attempt: CallAttempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext
     ctx.on_update = on_update(&call.id, caller, Some(grant.limits.max_output));
     ctx.on_progress = on_progress(&call.id, caller);
     let caller = Caller { slot: Some(slot.clone()), ..caller.clone() };
-    ctx.extensions.insert(Parent { caller, has_called });
+    ctx.extensions.insert(NestingContext { caller, has_called });
     ctx
 }
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use portcullis_policy::Grant;
 use portcullis_types::{ToolArgs, ToolError, async_trait};
 
-use super::{Backend, CallAttempt, TryOutcome, reports::on_progress};
+use super::{AttemptOutcome, Backend, CallAttempt, reports::on_progress};
 use crate::{
     approval::StepGrant,
     audit::Confinement,
-    call::Caller,
+    call::{Caller, OperationContext},
     pipeline::{Host, PendingRecord},
     registered::RegisteredTool,
-    vault::{Terms, VaultCopy},
-    web::{WebFetch, WebSearch, WebTerms},
+    vault::VaultCopy,
+    web::{WebFetch, WebSearch},
 };
 
 #[async_trait]
@@ -40,18 +40,13 @@ impl Backend for VaultCopy {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, slot, time_limit, deadline, is_approved, caller, host, .. } = attempt;
-        let terms = Terms {
-            operation_id: pending.row.operation_id.clone(),
-            is_approved,
-            time_limit,
-            deadline,
-            slot: slot.clone(),
-            on_progress: on_progress(&checked.call.id, caller),
-        };
-        let ran = self.run(host.steps.as_ref(), &checked.call.id, checked.args.value(), terms, caller).await;
-        Ok(TryOutcome::once(ran))
+    ) -> Result<AttemptOutcome, ToolError> {
+        let CallAttempt { checked, caller, host, .. } = attempt;
+        let context = context(attempt, pending);
+        let ran = self
+            .run(host.operation_steps.as_ref(), &checked.call.id, checked.args.value(), context, caller)
+            .await;
+        Ok(AttemptOutcome::once(ran))
     }
 }
 
@@ -74,12 +69,11 @@ impl Backend for WebFetch {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, slot, deadline, is_approved, caller, host, .. } = attempt;
-        let operation_id = pending.row.operation_id.clone();
-        let terms = WebTerms { operation_id, is_approved, deadline, slot: slot.clone() };
-        let ran = self.run(host.steps.as_ref(), checked.args.value(), terms, caller).await;
-        Ok(TryOutcome::once(ran))
+    ) -> Result<AttemptOutcome, ToolError> {
+        let CallAttempt { checked, caller, host, .. } = attempt;
+        let context = context(attempt, pending);
+        let ran = self.run(host.operation_steps.as_ref(), checked.args.value(), context, caller).await;
+        Ok(AttemptOutcome::once(ran))
     }
 }
 
@@ -107,11 +101,22 @@ impl Backend for WebSearch {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, slot, deadline, is_approved, caller, host, .. } = attempt;
-        let operation_id = pending.row.operation_id.clone();
-        let terms = WebTerms { operation_id, is_approved, deadline, slot: slot.clone() };
-        let ran = self.run(host.steps.as_ref(), checked.args.value(), terms, caller).await;
-        Ok(TryOutcome::once(ran))
+    ) -> Result<AttemptOutcome, ToolError> {
+        let CallAttempt { checked, caller, host, .. } = attempt;
+        let context = context(attempt, pending);
+        let ran = self.run(host.operation_steps.as_ref(), checked.args.value(), context, caller).await;
+        Ok(AttemptOutcome::once(ran))
+    }
+}
+
+fn context(attempt: CallAttempt<'_>, pending: &PendingRecord) -> OperationContext {
+    let CallAttempt { checked, slot, time_limit, deadline, is_approved, caller, .. } = attempt;
+    OperationContext {
+        operation_id: pending.call.operation_id.clone(),
+        is_approved,
+        time_limit,
+        deadline,
+        slot: slot.clone(),
+        on_progress: on_progress(&checked.call.id, caller),
     }
 }

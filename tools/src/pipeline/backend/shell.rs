@@ -3,7 +3,7 @@
 use portcullis_policy::Grant;
 use portcullis_types::{ToolError, ToolOutput, async_trait};
 
-use super::{Backend, CallAttempt, ResourceUsage, TryOutcome, reports::on_update};
+use super::{AttemptOutcome, Backend, CallAttempt, ResourceUsage, reports::on_update};
 use crate::{
     audit::{Confinement, Subject, SubjectKind},
     pipeline::{Host, PendingRecord, authorize::refuse_flow, flow::judge_flow_again},
@@ -40,8 +40,8 @@ impl Backend for BashTool {
         &self,
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
-    ) -> Result<TryOutcome, ToolError> {
-        let CallAttempt { checked, grant, time_limit, deadline, reading, caller, host, .. } = attempt;
+    ) -> Result<AttemptOutcome, ToolError> {
+        let CallAttempt { checked, grant, time_limit, deadline, labels, caller, host, .. } = attempt;
         let terms = ShellTerms {
             args: checked.args.value(),
             grant,
@@ -51,15 +51,15 @@ impl Backend for BashTool {
             // No limit here: partial results are pieces of the output, bounded by the sidecar's message size.
             on_update: on_update(&checked.call.id, caller, None),
             labels: &host.labels,
-            judge_again: &|| judge_flow_again(checked, grant, host, &reading.facts_of_others(caller)),
+            judge_again: &|| judge_flow_again(checked, grant, host, &labels.facts_of_others(caller)),
         };
         let mut ran = self.run(terms).await;
         if let Some(denial) = ran.denial.take() {
             return Err(refuse_flow(denial, pending));
         }
-        let (trailer, may_try_again) = (ran.trailer.clone(), ran.found_no_session);
+        let (trailer, may_retry) = (ran.trailer.clone(), ran.found_no_session);
         let (result, usage) = shell_result(ran, grant, pending);
-        Ok(TryOutcome { result, trailer, usage, may_try_again })
+        Ok(AttemptOutcome { result, trailer, usage, may_retry })
     }
 }
 
@@ -70,21 +70,21 @@ fn shell_result(
     pending: &mut PendingRecord,
 ) -> (Result<ToolOutput, ToolError>, Option<ResourceUsage>) {
     let Some(posture) = ran.posture else {
-        pending.row.posture = Some("unproven".into());
+        pending.call.posture = Some("unproven".into());
         return (ran.result, None);
     };
-    pending.row.posture = Some(posture.into());
+    pending.call.posture = Some(posture.into());
     if !ran.protected_complete {
-        tracing::warn!(call_id = %pending.row.call_id, "the scan for protected paths after a command was incomplete");
-        pending.row.subjects.push(Subject {
+        tracing::warn!(call_id = %pending.call.call_id, "the scan for protected paths after a command was incomplete");
+        pending.call.subjects.push(Subject {
             argument: "protected_paths_unseen".into(),
             kind: SubjectKind::Path,
             value: "/".into(),
         });
     }
     for path in ran.protected_paths {
-        tracing::warn!(%path, call_id = %pending.row.call_id, "a command made a protected path");
-        pending.row.subjects.push(Subject {
+        tracing::warn!(%path, call_id = %pending.call.call_id, "a command made a protected path");
+        pending.call.subjects.push(Subject {
             argument: "protected_path_made".into(),
             kind: SubjectKind::Path,
             value: path.into(),

@@ -28,7 +28,7 @@ pub(super) enum Remedy {
     /// Lines of the policy, and the place of the policy.
     Lines { lines: AllowLines, policy: String, is_file: bool },
     /// No lines would help; this is why.
-    Words(String),
+    Advice(String),
 }
 
 impl RefusalDetails {
@@ -56,21 +56,21 @@ impl RefusalDetails {
                     .ok()
                     .map(|it| registry.policy().approval_rule(tool.facts(), &it));
                 let named = row.subjects.iter().map(|subject| subject.value.as_ref());
-                match is_of_approval(*code) {
+                match concerns_approval(*code) {
                     true => (rule, Some(tool.decl().name.clone())),
                     false => (row.rule.as_deref().map(str::to_owned), named.map(str::to_owned).next()),
                 }
             }
         };
         let refused = RefusedCall { tool: tool.facts(), subjects: &subjects };
-        let lines = if is_of_entry(*code) { allow::lines(files, tier, refused) } else { None };
+        let lines = if entry_could_allow(*code) { allow::lines(files, tier, refused) } else { None };
         let remedy = match lines {
             Some(lines) => Remedy::Lines {
                 lines,
                 policy: files.operator_name().to_owned(),
                 is_file: files.operator_path().is_some(),
             },
-            None => Remedy::Words(words(*code, tool)),
+            None => Remedy::Advice(advice(*code, tool)),
         };
         Some(Self { code: error.code().to_owned(), rule, subject, remedy })
     }
@@ -82,7 +82,7 @@ impl RefusalDetails {
             code: error.code().to_owned(),
             rule: None,
             subject: None,
-            remedy: Remedy::Words(
+            remedy: Remedy::Advice(
                 "the tool itself says so. Where the sandbox refused it a file: give the argument that names it a role (`#[arg(path = \"read\")]`), so that the policy decides before the call and names the rule".to_owned(),
             ),
         }
@@ -112,7 +112,7 @@ fn subjects(tool: &RegisteredTool, row: &Row) -> Vec<RequestedSubject> {
     row.subjects.iter().filter_map(subject).collect()
 }
 
-fn is_of_approval(code: DenialCode) -> bool {
+fn concerns_approval(code: DenialCode) -> bool {
     matches!(
         code,
         DenialCode::ApprovalUnavailable
@@ -123,13 +123,13 @@ fn is_of_approval(code: DenialCode) -> bool {
 }
 
 /// Whether an entry of the tool could change the decision.
-fn is_of_entry(code: DenialCode) -> bool {
-    is_of_approval(code)
+fn entry_could_allow(code: DenialCode) -> bool {
+    concerns_approval(code)
         || matches!(code, DenialCode::MountNotGranted | DenialCode::MountReadOnly | DenialCode::ToolDisabled)
 }
 
 /// Why no line of the tool's entry would help.
-fn words(code: DenialCode, tool: &RegisteredTool) -> String {
+fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
     let name = &tool.decl().name;
     match code {
         DenialCode::PathEscapesMount | DenialCode::LinkEscapesMount => {

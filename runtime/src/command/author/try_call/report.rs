@@ -113,7 +113,7 @@ fn json_refusal(refusal: &RefusalDetails) -> JsonRefusal<'_> {
             let (section, section_exists) = (lines.section.as_str(), lines.is_there);
             (Some(JsonLines { policy, section, section_exists, lines: &lines.lines }), None)
         }
-        Remedy::Words(words) => (None, Some(words.as_str())),
+        Remedy::Advice(advice) => (None, Some(advice.as_str())),
     };
     JsonRefusal {
         code: &refusal.code,
@@ -199,7 +199,7 @@ fn refused(out: &mut String, refusal: &RefusalDetails) {
         line(out, "subject", subject);
     }
     match &refusal.remedy {
-        Remedy::Words(words) => line(out, "advice", words),
+        Remedy::Advice(advice) => line(out, "advice", advice),
         Remedy::Lines { lines, policy, is_file } => {
             let place = if *is_file {
                 format!("`{}`", text::inline(policy))

@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use portcullis_testing::Answer;
+use portcullis_testing::CallOutcome;
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
@@ -50,7 +50,7 @@ async fn a_job_loses_its_network_before_its_run_reads_the_vault() {
     shell.text(&job(&server, "key", &argument)).await;
     until(|| is_argument(&argument)).await;
     let copy = json!({"source_path": "/vault/key", "destination_path": "/shared/key"});
-    assert!(Answer::of(&shell.registry, "vault_copyto", copy).await.0.outcome.is_ok());
+    assert!(CallOutcome::of(&shell.registry, "vault_copyto", copy).await.0.outcome.is_ok());
     // It is over, whether it has sent the copy or was ended.
     until(|| !is_argument(&argument)).await;
     assert_eq!(server.requests(), 1);
@@ -65,9 +65,9 @@ async fn a_command_under_way_is_ended_before_its_run_reads_the_vault() {
     let command = format!("touch begun; {}", sends(&server, "key"));
     let reads = async {
         until(|| shared(&shell, "begun").exists()).await;
-        let read = Answer::of(&shell.registry, "file_read", json!({"path": "/vault/key"})).await.text();
+        let read = CallOutcome::of(&shell.registry, "file_read", json!({"path": "/vault/key"})).await.text();
         let write = json!({"path": "/shared/key", "content": read});
-        assert!(Answer::of(&shell.registry, "file_write", write).await.0.outcome.is_ok());
+        assert!(CallOutcome::of(&shell.registry, "file_write", write).await.0.outcome.is_ok());
     };
     let (ended, ()) = tokio::join!(shell.run(&command), reads);
     ended.refused(ToolErrorKind::Denied, "flow_denied");
@@ -84,9 +84,15 @@ async fn a_session_outlives_reads_of_other_mounts() {
     shell.text("kept=here").await;
     shell.world.put("note", "text");
     assert!(
-        Answer::of(&shell.registry, "file_read", json!({"path": "/shared/note"})).await.0.outcome.is_ok()
+        CallOutcome::of(&shell.registry, "file_read", json!({"path": "/shared/note"}))
+            .await
+            .0
+            .outcome
+            .is_ok()
     );
-    assert!(Answer::of(&shell.registry, "file_search", json!({"query": "text"})).await.0.outcome.is_ok());
+    assert!(
+        CallOutcome::of(&shell.registry, "file_search", json!({"query": "text"})).await.0.outcome.is_ok()
+    );
     assert_eq!(shell.text("echo $kept").await, "here\n");
 }
 

@@ -1,8 +1,8 @@
 //! Profiles: the JSON Schema dialects of model providers, each derived from a tool's own schema.
 //!
-//! A tool's schema has one normal form (`docs/tool.md` of `portcullis-sdk`, "Schema"). A profile is a pure
+//! A tool's schema has one normal form (`docs/tool.md` of `portcullis-sdk`, "Schema"). A dialect is a pure
 //! function of it: the same schema gives the same bytes. A constraint that the dialect cannot express goes
-//! into the description, or the schema is refused; a profile never allows arguments that the call would then
+//! into the description, or the schema is refused; a dialect never allows arguments that the call would then
 //! refuse to carry. The registry checks every call against the normal form, independent of the dialect.
 
 mod anthropic;
@@ -20,7 +20,7 @@ use crate::JsonSchema;
 crate::words! {
     /// A dialect of a provider.
     #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub enum SchemaProfile {
+    pub enum SchemaDialect {
         /// The Model Context Protocol takes draft 2020-12: the normal form, unchanged.
         Mcp = "mcp",
         /// OpenAI's strict mode: every property is required, an optional one may be null instead, unknown ones
@@ -35,13 +35,13 @@ crate::words! {
     }
 }
 
-impl SchemaProfile {
+impl SchemaDialect {
     /// Translates a schema in normal form.
     ///
     /// # Errors
     /// If the dialect cannot express the schema. For providers that also have a non-strict mode (OpenAI,
     /// Anthropic), the normal form itself can be sent there.
-    pub fn render(self, schema: &JsonSchema) -> Result<JsonSchema, ProfileError> {
+    pub fn render(self, schema: &JsonSchema) -> Result<JsonSchema, DialectError> {
         let root = schema.as_value();
         let rendered = match self {
             Self::Mcp => Ok(root.clone()),
@@ -49,8 +49,8 @@ impl SchemaProfile {
             Self::Gemini => gemini::render(root),
             Self::Anthropic => anthropic::render(root),
         };
-        rendered.map(JsonSchema::new).map_err(|fault| ProfileError {
-            profile: self.as_str(),
+        rendered.map(JsonSchema::new).map_err(|fault| DialectError {
+            dialect: self.as_str(),
             pointer: fault.pointer,
             problem: fault.problem,
         })
@@ -59,17 +59,17 @@ impl SchemaProfile {
 
 /// A schema that a dialect cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("profile `{profile}` has no way to say `{pointer}/`: {problem}")]
-pub struct ProfileError {
-    /// The profile's name.
-    pub profile: &'static str,
+#[error("dialect `{dialect}` has no way to say `{pointer}/`: {problem}")]
+pub struct DialectError {
+    /// The dialect's name.
+    pub dialect: &'static str,
     /// The JSON pointer of the part at fault, empty for the root.
     pub pointer: String,
     /// The unsupported feature, and a supported one instead.
     pub problem: &'static str,
 }
 
-/// A fault found by a profile.
+/// A fault found by a dialect.
 #[derive(Debug)]
 struct ProfileFault {
     pointer: String,

@@ -11,7 +11,7 @@ use std::{
 
 use portcullis_confine::{Canary, Requirement};
 use portcullis_egress::{
-    Credential, Egress, EgressError, EgressSettings, LazyEgress, NameSettings, SystemRoots, TrustedRoots,
+    Credential, Egress, EgressConfig, EgressError, LazyEgress, NameSettings, SystemRoots, TrustedRoots,
     read_ca,
 };
 use portcullis_policy::{Grant, SecretName};
@@ -24,7 +24,7 @@ const THREADS: NonZeroUsize = NonZeroUsize::MIN;
 
 /// What the client is started with.
 #[derive(Debug, Clone)]
-pub(crate) struct GateTerms {
+pub(crate) struct HttpClientConfig {
     /// The state folder, whose canary proves the confinement.
     pub(crate) state: PathBuf,
     pub(crate) landlock: Requirement,
@@ -39,8 +39,8 @@ pub(crate) struct GateTerms {
 
 /// The client, or the terms to start it.
 #[derive(Debug)]
-pub(crate) struct EgressGate {
-    terms: GateTerms,
+pub(crate) struct HttpClientHandle {
+    terms: HttpClientConfig,
     client: LazyEgress,
     /// The secrets that were read, until the process ends.
     read: Mutex<BTreeMap<SecretName, Credential>>,
@@ -48,7 +48,7 @@ pub(crate) struct EgressGate {
 
 /// Why the client could not be started.
 #[derive(Debug, thiserror::Error)]
-enum GateError {
+enum ClientStartError {
     #[error("read the certificates in {}", .path.display())]
     Ca { path: PathBuf, source: io::Error },
     #[error("prepare the proof of confinement")]
@@ -57,8 +57,8 @@ enum GateError {
     Egress(#[from] EgressError),
 }
 
-impl EgressGate {
-    pub(crate) fn new(terms: GateTerms) -> Self {
+impl HttpClientHandle {
+    pub(crate) fn new(terms: HttpClientConfig) -> Self {
         Self { terms, client: LazyEgress::default(), read: Mutex::default() }
     }
 
@@ -113,15 +113,15 @@ fn unread(name: &SecretName, error: &SecretError) -> ToolError {
     .with_operator_detail(chain(error))
 }
 
-fn start(terms: &GateTerms) -> Result<Egress, GateError> {
+fn start(terms: &HttpClientConfig) -> Result<Egress, ClientStartError> {
     let ca = terms
         .ca
         .as_ref()
-        .map(|path| read_ca(path).map_err(|source| GateError::Ca { path: path.clone(), source }));
+        .map(|path| read_ca(path).map_err(|source| ClientStartError::Ca { path: path.clone(), source }));
     let ca = ca.transpose()?;
     let ca: Vec<&[u8]> = ca.as_deref().into_iter().collect();
-    Ok(Egress::start(EgressSettings {
-        canary: Canary::create(&terms.state).map_err(GateError::Canary)?,
+    Ok(Egress::start(EgressConfig {
+        canary: Canary::create(&terms.state).map_err(ClientStartError::Canary)?,
         landlock: terms.landlock,
         seccomp: terms.seccomp,
         ports: terms.ports.clone(),

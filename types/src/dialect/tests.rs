@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::SchemaProfile;
+use super::SchemaDialect;
 use crate::JsonSchema;
 
 fn object(property: &Value) -> JsonSchema {
@@ -10,21 +10,21 @@ fn object(property: &Value) -> JsonSchema {
 }
 
 #[track_caller]
-fn check(profile: SchemaProfile, property: &Value, expected: &Value) {
-    let rendered = profile.render(&object(property)).expect("has a place");
+fn check(dialect: SchemaDialect, property: &Value, expected: &Value) {
+    let rendered = dialect.render(&object(property)).expect("has a place");
     assert_eq!(&rendered.as_value()["properties"]["p"], expected);
 }
 
 #[track_caller]
-fn refused(profile: SchemaProfile, property: &Value, pointer: &str) {
-    let error = profile.render(&object(property)).expect_err("has no place");
+fn refused(dialect: SchemaDialect, property: &Value, pointer: &str) {
+    let error = dialect.render(&object(property)).expect_err("has no place");
     assert_eq!(error.pointer, pointer, "{error}");
 }
 
 #[test]
 fn mcp_is_the_normal_form() {
     let schema = object(&json!({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/x"}]}));
-    assert_eq!(SchemaProfile::Mcp.render(&schema).expect("always"), schema);
+    assert_eq!(SchemaDialect::Mcp.render(&schema).expect("always"), schema);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn openai_requires_every_property_and_makes_optional_ones_null() {
         "type": "object",
     }));
     assert_eq!(
-        SchemaProfile::OpenAiStrict.render(&schema).expect("has a place").into_value(),
+        SchemaDialect::OpenAiStrict.render(&schema).expect("has a place").into_value(),
         json!({
             "additionalProperties": false,
             "properties": {
@@ -58,28 +58,28 @@ fn tuples_become_lists() {
     let tuple = json!({"maxItems": 2, "minItems": 2, "prefixItems": [{"type": "string"}, {"type": "integer"}], "type": "array"});
     let items = json!({"anyOf": [{"type": "string"}, {"type": "integer"}]});
     check(
-        SchemaProfile::OpenAiStrict,
+        SchemaDialect::OpenAiStrict,
         &tuple,
         &json!({"items": items, "maxItems": 2, "minItems": 2, "type": "array"}),
     );
     check(
-        SchemaProfile::Anthropic,
+        SchemaDialect::Anthropic,
         &tuple,
         &json!({"description": "(at least 2 items, at most 2 items)", "items": items, "type": "array"}),
     );
-    refused(SchemaProfile::Gemini, &tuple, "/properties/p/prefixItems");
+    refused(SchemaDialect::Gemini, &tuple, "/properties/p/prefixItems");
 }
 
 #[test]
 fn maps_and_values_of_any_kind_have_a_place_in_mcp_alone() {
-    for profile in [SchemaProfile::OpenAiStrict, SchemaProfile::Gemini, SchemaProfile::Anthropic] {
+    for dialect in [SchemaDialect::OpenAiStrict, SchemaDialect::Gemini, SchemaDialect::Anthropic] {
         refused(
-            profile,
+            dialect,
             &json!({"additionalProperties": {"type": "string"}, "type": "object"}),
             "/properties/p",
         );
-        refused(profile, &json!({"description": "Anything."}), "/properties/p");
-        refused(profile, &json!({"type": "array", "items": {}}), "/properties/p/items");
+        refused(dialect, &json!({"description": "Anything."}), "/properties/p");
+        refused(dialect, &json!({"type": "array", "items": {}}), "/properties/p/items");
     }
 }
 
@@ -95,19 +95,19 @@ fn recursion_has_a_place_where_references_have_one() {
         "required": ["p"],
         "type": "object",
     }));
-    let rendered = SchemaProfile::OpenAiStrict.render(&schema).expect("has a place").into_value();
+    let rendered = SchemaDialect::OpenAiStrict.render(&schema).expect("has a place").into_value();
     assert_eq!(
         rendered["$defs"]["Node"]["properties"]["next"],
         json!({"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]})
     );
-    assert!(SchemaProfile::Gemini.render(&schema).is_err());
-    assert!(SchemaProfile::Anthropic.render(&schema).is_err());
+    assert!(SchemaDialect::Gemini.render(&schema).is_err());
+    assert!(SchemaDialect::Anthropic.render(&schema).is_err());
 }
 
 #[test]
 fn anthropic_says_bounds_in_words_and_keeps_defaults() {
     check(
-        SchemaProfile::Anthropic,
+        SchemaDialect::Anthropic,
         &json!({"default": 2, "description": "Count.", "maximum": 9, "minimum": 1, "type": "integer"}),
         &json!({"default": 2, "description": "Count.\n(at least 1, at most 9)", "type": "integer"}),
     );
@@ -123,7 +123,7 @@ fn gemini_flattens_a_union_of_objects() {
         })
     };
     check(
-        SchemaProfile::Gemini,
+        SchemaDialect::Gemini,
         &json!({"anyOf": [branch("circle", "radius"), branch("square", "side")], "description": "A shape."}),
         &json!({
             "description": "A shape.\nExactly one of these forms:\n- `kind` = \"circle\", `radius`\n- `kind` = \"square\", `side`",
@@ -141,17 +141,17 @@ fn gemini_flattens_a_union_of_objects() {
 #[test]
 fn gemini_has_one_kind_of_value_that_may_be_null() {
     check(
-        SchemaProfile::Gemini,
+        SchemaDialect::Gemini,
         &json!({"type": ["string", "null"]}),
         &json!({"nullable": true, "type": "string"}),
     );
     check(
-        SchemaProfile::Gemini,
+        SchemaDialect::Gemini,
         &json!({"anyOf": [{"type": "integer"}, {"type": "number"}]}),
         &json!({"type": "number"}),
     );
     refused(
-        SchemaProfile::Gemini,
+        SchemaDialect::Gemini,
         &json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
         "/properties/p",
     );

@@ -14,17 +14,17 @@ use std::{
 
 use portcullis_confine::{Canary, Requirement};
 use portcullis_egress::{
-    Egress, EgressError, EgressSettings, Judge, LazyEgress, Limits, Method, NameSettings, Refusal,
+    Egress, EgressConfig, EgressError, Judge, LazyEgress, Method, NameSettings, Refusal, RequestLimits,
     SystemRoots, TrustedRoots, Url, certificate_bundle, read_ca,
 };
-use portcullis_policy::{Denial, Host, ShellNetwork};
+use portcullis_policy::{Denial, ShellNetwork, UrlHost};
 use tokio::sync::OnceCell;
 
 use super::DaemonNetwork;
 
 /// What a session with a network is made with.
 #[derive(Debug, Clone)]
-pub(super) struct SessionClient {
+pub(super) struct SessionEgress {
     /// The client that makes its connections.
     pub(super) egress: Arc<Egress>,
     /// The certificates that its programs trust, in PEM form.
@@ -33,14 +33,14 @@ pub(super) struct SessionClient {
 
 /// The client of all sessions, and the settings to start it with.
 #[derive(Debug)]
-pub(super) struct SessionClients {
+pub(super) struct SharedSessionEgress {
     network: DaemonNetwork,
     canary: Canary,
     egress: LazyEgress,
     certificates: OnceCell<Arc<str>>,
 }
 
-impl SessionClients {
+impl SharedSessionEgress {
     pub(super) fn new(network: DaemonNetwork, canary: Canary) -> Self {
         Self { network, canary, egress: LazyEgress::default(), certificates: OnceCell::new() }
     }
@@ -49,13 +49,13 @@ impl SessionClients {
     ///
     /// # Errors
     /// The reason for operators. No connection is ever made elsewhere.
-    pub(super) async fn get(&self) -> Result<SessionClient, String> {
+    pub(super) async fn get(&self) -> Result<SessionEgress, String> {
         let client = async {
             let (network, canary) = (self.network.clone(), self.canary.clone());
             let egress = self.egress.get(move || start(&network, canary)).await?;
             let ca = self.network.ca.clone();
             let certificates = self.certificates.get_or_try_init(|| async {
-                let read = move || -> Result<Arc<str>, GateError> {
+                let read = move || -> Result<Arc<str>, TunnelStartError> {
                     let ca = further(ca.as_deref())?;
                     Ok(certificate_bundle(
                         SystemRoots::Trust,
@@ -63,19 +63,21 @@ impl SessionClients {
                     )?
                     .into())
                 };
-                tokio::task::spawn_blocking(read).await.map_err(|_panicked| GateError::Panicked)?
+                tokio::task::spawn_blocking(read).await.map_err(|_panicked| TunnelStartError::Panicked)?
             });
-            Ok(SessionClient { egress, certificates: Arc::clone(certificates.await?) })
+            Ok(SessionEgress { egress, certificates: Arc::clone(certificates.await?) })
         };
-        client.await.map_err(|error: GateError| portcullis_types::chain(&error)).inspect_err(|reason| {
-            tracing::warn!(reason, "the sessions have no network");
-        })
+        client.await.map_err(|error: TunnelStartError| portcullis_types::chain(&error)).inspect_err(
+            |reason| {
+                tracing::warn!(reason, "the sessions have no network");
+            },
+        )
     }
 }
 
 /// Why sessions have no network.
 #[derive(Debug, thiserror::Error)]
-enum GateError {
+enum TunnelStartError {
     #[error("the certificates in {} cannot be read", .path.display())]
     Ca { path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -84,10 +86,10 @@ enum GateError {
     Panicked,
 }
 
-fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, GateError> {
+fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, TunnelStartError> {
     let ca = further(network.ca.as_deref())?;
     let requirement = |is_required| if is_required { Requirement::Required } else { Requirement::Waived };
-    Ok(Egress::start(EgressSettings {
+    Ok(Egress::start(EgressConfig {
         canary,
         landlock: requirement(network.landlock),
         seccomp: requirement(network.seccomp),
@@ -99,8 +101,9 @@ fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, GateError> {
 }
 
 /// The text with further certificates, if there is a file.
-fn further(ca: Option<&Path>) -> Result<Option<Vec<u8>>, GateError> {
-    ca.map(|path| read_ca(path).map_err(|source| GateError::Ca { path: path.to_owned(), source })).transpose()
+fn further(ca: Option<&Path>) -> Result<Option<Vec<u8>>, TunnelStartError> {
+    ca.map(|path| read_ca(path).map_err(|source| TunnelStartError::Ca { path: path.to_owned(), source }))
+        .transpose()
 }
 
 /// Judges the connections of one session. Each of the networks must let a connection through.
@@ -134,7 +137,7 @@ impl Judge for SessionJudge {
     }
 
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
-        let Ok(host) = Host::parse(host) else {
+        let Ok(host) = UrlHost::parse(host) else {
             return Err(Refusal { code: "url_refused", reason: "this is no host".to_owned() });
         };
         self.all(|network| network.judge_address(&host, port, address).map(|_judged| ()))
@@ -144,7 +147,7 @@ impl Judge for SessionJudge {
         Err(Refusal { code: "redirect_refused", reason: "a tunnel has no redirect".to_owned() })
     }
 
-    fn limits(&self) -> Limits {
-        Limits::default()
+    fn limits(&self) -> RequestLimits {
+        RequestLimits::default()
     }
 }
