@@ -458,8 +458,7 @@ impl GuestFs {
             HostErrno::NOENT => Errno::NOENT,
             HostErrno::LOOP => Errno::LOOP,
             HostErrno::NOTDIR => Errno::NOTDIR,
-            // `$errno.nametoolong`.
-            HostErrno::NAMETOOLONG => Errno(37),
+            HostErrno::NAMETOOLONG => Errno(37), // `$errno.nametoolong`.
             HostErrno::ACCESS | HostErrno::PERM => Errno::ACCES,
             HostErrno::MFILE | HostErrno::NFILE => Errno::MFILE,
             HostErrno::INVAL => Errno::INVAL,

@@ -18,6 +18,7 @@ mod flow;
 mod heartbeat;
 mod hooks;
 mod host;
+mod path_target;
 mod record;
 mod resolve;
 mod run;

@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use portcullis_policy::DenialCode;
 use portcullis_types::{ShellPosture, ToolError, chain};
 use tonic::{Code, Status};
 
@@ -170,4 +171,13 @@ impl SidecarError {
 
 fn is_daemons(status: &Status) -> bool {
     status.metadata().contains_key(CODE_KEY)
+}
+
+/// The error of a command whose session was ended under it.
+pub(super) fn withdrawn() -> ToolError {
+    ToolError::denied(
+        "another call of this run has read what the policy keeps from the network, so the session of this command was \
+         ended, which has a network; the command may have run in part, and is not run again",
+    )
+    .with_code(DenialCode::FlowDenied.as_str())
 }

@@ -9,6 +9,7 @@
 //! | `session.rs` | one session, and one command in it |
 //! | `networked.rs` | the sessions that have a network, and how those of a run are ended |
 //! | `outcome.rs` | the outcome of a command, for a model and for people |
+//! | `output_forwarder.rs` | output on its way to the caller, while it arrives |
 //! | `failure.rs` | failures of the shell to run a command |
 //!
 //! This crate confines and starts no command: the sidecar does.
@@ -18,6 +19,7 @@ mod connect;
 mod failure;
 mod networked;
 mod outcome;
+mod output_forwarder;
 mod session;
 mod sidecar;
 mod tool;

@@ -18,8 +18,9 @@ use serde_json::{Value, json};
 use super::{
     backend::ShellBackend,
     connect::SidecarClient,
-    failure::{SHELL_UNAVAILABLE, SidecarError},
+    failure::{SHELL_UNAVAILABLE, SidecarError, withdrawn},
     outcome::{CommandContext, outcome},
+    output_forwarder::OutputForwarder,
     session::{CommandFailure, CommandResult, Session, SidecarCommand},
     sidecar::{SessionKey, SessionTerms, Sidecar, SidecarSessions},
 };
@@ -229,15 +230,6 @@ impl BashTool {
     }
 }
 
-/// The error of a command whose session was ended under it.
-fn withdrawn() -> ToolError {
-    ToolError::denied(
-        "another call of this run has read what the policy keeps from the network, so the session of this command was \
-         ended, which has a network; the command may have run in part, and is not run again",
-    )
-    .with_code(DenialCode::FlowDenied.as_str())
-}
-
 /// Runs the command and passes its output on while it arrives.
 async fn run_and_pass_on(
     session: &mut Session,
@@ -353,50 +345,6 @@ async fn within<T>(
         () = tokio::time::sleep_until(deadline.into()) => Err(ToolError::timeout(format!(
             "the shell was not ready within {time_limit:?}; the command did not run"
         ))),
-    }
-}
-
-/// Passes output on as text while it arrives. An incomplete character waits for its remaining bytes.
-struct OutputForwarder {
-    to: Option<ToolUpdateFn>,
-    pending: Vec<u8>,
-}
-
-impl OutputForwarder {
-    fn to(to: Option<ToolUpdateFn>) -> Self {
-        Self { to, pending: Vec::new() }
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        if self.to.is_none() {
-            return;
-        }
-        self.pending.extend_from_slice(bytes);
-        let whole = match std::str::from_utf8(&self.pending) {
-            Ok(_) => self.pending.len(),
-            // The last character may be incomplete: keep it back.
-            Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            // Invalid bytes: keep the last three, which may begin a character (four bytes cannot be
-            // incomplete).
-            Err(_) => self.pending.len().saturating_sub(3),
-        };
-        let rest = self.pending.split_off(whole);
-        self.flush();
-        self.pending = rest;
-    }
-
-    fn end(&mut self) {
-        self.flush();
-    }
-
-    fn flush(&mut self) {
-        if let Some(to) = &self.to
-            && !self.pending.is_empty()
-        {
-            to(ToolOutput::text(String::from_utf8_lossy(&self.pending))
-                .with_details(json!({ "stream": "output" })));
-            self.pending.clear();
-        }
     }
 }
 
