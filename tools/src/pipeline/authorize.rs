@@ -310,7 +310,7 @@ fn judge_target(
     // Removing or renaming a name leaves the file itself unchanged.
     let is_opened = exists && matches!(last, LastName::Followed);
     if is_opened && !is_vault {
-        match suspect(target, paths.exposed) {
+        match suspicion_of(target, paths.exposed) {
             Some(LinkSuspicion::Private) => {
                 return Err(path_denial(path, DenialCode::HardLink, links::PRIVATE));
             }
@@ -410,7 +410,7 @@ enum LastName {
 }
 
 /// Whether the file may be a private one under another name.
-fn suspect(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
+fn suspicion_of(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
     let stat = rustix::fs::fstat(handle).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if is_file { exposed.suspects(&stat) } else { None }
