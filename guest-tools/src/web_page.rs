@@ -1,8 +1,8 @@
-//! The second step of `web_fetch`: what a page says, out of the bytes that a server sent.
+//! The second step of `web_fetch`: turns the bytes of a response into readable content.
 //!
-//! Pure: bytes, type and address in, content and title out; no file, clock or network. Each step is linear in
-//! the length or works on a bounded part, never recurses over the input, and never fails: the worst page gives
-//! a worse text.
+//! The input is bytes, type and address; the output is content and title. No file, clock or network is used.
+//! Each step is linear in the length or works on a bounded part, never recurses over the input, and never
+//! fails. A malformed page only gives poorer text.
 
 mod article;
 pub(crate) mod characters;
@@ -29,7 +29,7 @@ use self::{
     kind::{BodyKind, MediaType},
     links::Links,
     markdown::Style,
-    tree::{ROOT, Tree},
+    tree::{HtmlTree, ROOT},
 };
 
 /// A body as a server sent it.
@@ -37,35 +37,35 @@ use self::{
 pub struct PageSource<'a> {
     /// The body, decompressed.
     pub bytes: &'a [u8],
-    /// The `Content-Type` header, if there was one.
+    /// The `Content-Type` header, if the response has one.
     pub content_type: Option<&'a str>,
     /// The address after all redirects.
     pub url: &'a str,
 }
 
-/// The wanted form of a page.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageFormat {
     /// The readable part as Markdown.
     #[default]
     Markdown,
-    /// The readable part as text without marks.
+    /// The readable part as plain text.
     Text,
     /// The whole page as HTML, without scripts, styles and hidden elements.
     Html,
 }
 
-/// How much work a page is worth.
+/// The effort that is spent on a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageEffort {
-    /// The extractor, then the body where it keeps too little.
+    /// The extractor runs. Where it keeps too little, the body is taken.
     #[default]
     Extract,
-    /// The body alone: for a second try, after the first ran into its deadline or its memory.
+    /// The body alone, for a second attempt after the extractor exceeded its time or memory.
     Plain,
 }
 
-/// A page, read.
+/// A page that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebPage {
     /// The content.
@@ -76,7 +76,7 @@ pub struct WebPage {
     pub media_type: String,
     /// The encoding that the body was decoded from, if it is text.
     pub charset: Option<&'static str>,
-    /// The part of the page that the content is.
+    /// The part of the page that the content covers.
     pub part: PagePart,
 }
 
@@ -91,14 +91,14 @@ pub enum PageContent {
     Unshown,
 }
 
-/// Which part of a page the content is.
+/// The part of a page that the content covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagePart {
-    /// What the extractor found.
+    /// The article that the extractor found.
     Article,
     /// The body without its navigation.
     Body,
-    /// Everything.
+    /// The whole page.
     Whole,
 }
 
@@ -151,7 +151,7 @@ impl WebPage {
 }
 
 fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> WebPage {
-    let mut tree = Tree::parse(html);
+    let mut tree = HtmlTree::parse(html);
     let metadata = metadata::read(&tree);
     let links = Links::new(url, metadata.base.as_deref());
     clean::clean(&mut tree);
@@ -159,7 +159,7 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
         |text, title, part| WebPage { title, part, ..WebPage::of(String::new(), PageContent::Text(text)) };
     let style = match format {
         PageFormat::Html => {
-            clean::without_bases(&mut tree);
+            clean::remove_bases(&mut tree);
             return page(markup::shown(&tree, &links), metadata.title, PagePart::Whole);
         }
         PageFormat::Text => Style::Text,
@@ -172,12 +172,12 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
     let part = if found.extracted { PagePart::Article } else { PagePart::Body };
     let title = metadata.title.or(found.title.clone()).map(|title| one_line(&title));
     let text = markdown::write(&found.tree, ROOT, &links, style);
-    let text = with_head(&text, title.as_deref(), &found, style);
+    let text = with_title_and_author(&text, title.as_deref(), &found, style);
     page(text, title, part)
 }
 
-/// Puts the title before a text that does not begin with it, and the author below.
-fn with_head(text: &str, title: Option<&str>, found: &article::Article, style: Style) -> String {
+/// Puts the title before a text that does not begin with it, and the author below the title.
+fn with_title_and_author(text: &str, title: Option<&str>, found: &article::Article, style: Style) -> String {
     let mut head = String::new();
     let title = found
         .title

@@ -73,8 +73,7 @@ pub struct ApprovalRequest {
     pub arguments: String,
     /// The grant of the call.
     pub grant: Grant,
-    /// What each step of the call may touch, if the call is an operation made of steps. The operation's own
-    /// grant is then empty.
+    /// The grant of each step, if the call is an operation. The operation's own grant is then empty.
     pub steps: Vec<StepGrant>,
     /// The digest of the policy in force, module hashes included. An approval kept for further calls holds
     /// under this digest only.
@@ -164,7 +163,8 @@ pub(crate) fn binding(
     Ok(digest::of_parts([tool, arguments, &grant, &steps, policy_digest]))
 }
 
-/// Where an address leads: its origin in one form for all spellings, international names as Punycode. None for other
+/// The origin of an address in one form for all spellings, with international names as Punycode. `None` for
+/// other subjects.
 /// subjects.
 fn origin(subject: &RequestedSubject) -> Option<String> {
     let RequestedSubject::Url { url: text, .. } = subject else { return None };
@@ -174,6 +174,6 @@ fn origin(subject: &RequestedSubject) -> Option<String> {
         let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
         Some(format!("{}://{host}{port}", url.scheme()))
     };
-    // The policy refuses an address that cannot be read; here it stands for itself.
+    // The policy refuses an address that cannot be parsed. Here its text stands for it.
     Some(parse().unwrap_or_else(|| text.clone()))
 }

@@ -1,9 +1,9 @@
-//! What a reader of the page would not see is taken out of the tree; and what an extractor would lose is put where
-//! it stays: languages of code, authors of posts, formulas, frames.
+//! Removes hidden content, and moves content that the extractor would drop to where the extractor keeps it:
+//! languages of code, authors of posts, formulas, frames.
 
 use super::{
     hidden::is_hidden,
-    tree::{NodeData, NodeId, ROOT, Tree},
+    tree::{HtmlTree, NodeData, NodeId, ROOT},
 };
 
 /// Elements without readable content.
@@ -13,38 +13,38 @@ const UNREAD: [&str; 22] = [
 ];
 
 /// Cleans a tree in place.
-pub(super) fn clean(tree: &mut Tree) {
+pub(super) fn clean(tree: &mut HtmlTree) {
     let elements: Vec<NodeId> = tree.elements().collect();
     for id in &elements {
         let name = tree.name(*id);
         if UNREAD.contains(&name)
             || is_hidden(tree, *id)
-            || is_mark_of_heading(tree, *id)
+            || is_heading_anchor(tree, *id)
             || is_long_parenthesis(tree, *id)
         {
             tree.remove(*id);
         } else if name == "math" {
-            formula(tree, *id);
+            replace_formula(tree, *id);
         } else if name == "frame" {
-            frame(tree, *id);
+            replace_frame(tree, *id);
         } else if name == "pre" {
             language_of_code(tree, *id);
         }
     }
-    scriptless_text(tree);
-    authors_of_posts(tree);
+    unwrap_noscript(tree);
+    mark_post_authors(tree);
 }
 
-/// Takes every `<base>` out: for a page whose targets are written in full.
-pub(super) fn without_bases(tree: &mut Tree) {
+/// Removes every `<base>`, for a page whose targets are absolute already.
+pub(super) fn remove_bases(tree: &mut HtmlTree) {
     let bases: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "base").collect();
     for id in bases {
         tree.remove(id);
     }
 }
 
-/// A `<noscript>` says something to a reader only where the page has nothing else.
-fn scriptless_text(tree: &mut Tree) {
+/// Keeps the text of a `<noscript>` only where the page has no other text.
+fn unwrap_noscript(tree: &mut HtmlTree) {
     let found: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "noscript").collect();
     let inside: usize = found.iter().map(|id| tree.text(*id, 1 << 10).trim().len()).sum();
     let all = tree.text(ROOT, 8 << 10).split_whitespace().map(str::len).sum::<usize>();
@@ -57,22 +57,24 @@ fn scriptless_text(tree: &mut Tree) {
     }
 }
 
-/// A heading's link to itself, such as `¶`.
-fn is_mark_of_heading(tree: &Tree, id: NodeId) -> bool {
+/// Whether a link is a heading's link to itself, such as `¶`.
+fn is_heading_anchor(tree: &HtmlTree, id: NodeId) -> bool {
     tree.name(id) == "a"
         && tree.attribute(id, "href").is_some_and(|target| target.contains('#'))
         && matches!(tree.text(id, 16).trim(), "#" | "¶" | "§" | "🔗")
 }
 
-/// An `<rp>`, which browsers hide, with more than the parenthesis that it is for.
-fn is_long_parenthesis(tree: &Tree, id: NodeId) -> bool {
+/// Whether an `<rp>`, which browsers hide, has more than a parenthesis.
+fn is_long_parenthesis(tree: &HtmlTree, id: NodeId) -> bool {
     tree.name(id) == "rp" && tree.text(id, 16).trim().chars().count() > 1
 }
 
-/// Puts a formula's source in place of its elements.
-fn formula(tree: &mut Tree, id: NodeId) {
+/// Replaces a formula's elements by its source.
+fn replace_formula(tree: &mut HtmlTree, id: NodeId) {
     let annotation = tree.walk(id).find_map(|step| match step {
-        super::tree::Step::Open(inner) if tree.name(inner) == "annotation" => Some(tree.text(inner, 4 << 10)),
+        super::tree::WalkEvent::Open(inner) if tree.name(inner) == "annotation" => {
+            Some(tree.text(inner, 4 << 10))
+        }
         _ => None,
     });
     let source = annotation.or_else(|| tree.attribute(id, "alttext").map(str::to_owned));
@@ -83,8 +85,8 @@ fn formula(tree: &mut Tree, id: NodeId) {
     rename(tree, id, "span");
 }
 
-/// Puts a link in place of a frame of a frameset.
-fn frame(tree: &mut Tree, id: NodeId) {
+/// Replaces a frame of a frameset by a link.
+fn replace_frame(tree: &mut HtmlTree, id: NodeId) {
     let Some(target) = tree.attribute(id, "src").map(str::to_owned) else { return };
     let name =
         tree.attribute(id, "title").or_else(|| tree.attribute(id, "name")).unwrap_or("frame").to_owned();
@@ -96,15 +98,15 @@ fn frame(tree: &mut Tree, id: NodeId) {
     tree.append(link, NodeData::Text(name));
 }
 
-fn rename(tree: &mut Tree, id: NodeId, to: &str) {
+fn rename(tree: &mut HtmlTree, id: NodeId, to: &str) {
     if let NodeData::Element { name, attributes } = tree.data_mut(id) {
         to.clone_into(name);
         attributes.clear();
     }
 }
 
-/// Writes the language of a block of code onto its `<pre>`, from wherever the page says it.
-fn language_of_code(tree: &mut Tree, id: NodeId) {
+/// Writes the language of a block of code onto its `<pre>`. Pages name the language in several places.
+fn language_of_code(tree: &mut HtmlTree, id: NodeId) {
     let code = tree.children(id).iter().copied().find(|child| tree.name(*child) == "code");
     let mut places: Vec<NodeId> = code.into_iter().chain([id]).collect();
     let mut above = id;
@@ -120,7 +122,7 @@ fn language_of_code(tree: &mut Tree, id: NodeId) {
 }
 
 /// The language that an element's attributes name.
-fn language_at(tree: &Tree, id: NodeId) -> Option<String> {
+fn language_at(tree: &HtmlTree, id: NodeId) -> Option<String> {
     let valid = |language: &str| {
         let fits = (1..=24).contains(&language.len());
         let known = |byte: u8| byte.is_ascii_alphanumeric() || b"+#-._".contains(&byte);
@@ -155,17 +157,17 @@ fn language_at(tree: &Tree, id: NodeId) -> Option<String> {
     None
 }
 
-/// The longest name of an author, and the longest line around it, in bytes.
+/// The longest name of an author, in bytes, and the longest line around it.
 const MAX_AUTHOR_BYTES: usize = 60;
 const MAX_LINE_BYTES: usize = 160;
 
-/// The most authors of a page, and the most elements around a name that make one line with it.
+/// The most authors of a page, and the most elements around a name that form one line with it.
 const MAX_AUTHORS: usize = 2000;
 const MAX_AROUND: usize = 6;
 
-/// Makes the authors of a page with several posts into paragraphs, which the extractor keeps: it takes the first
-/// for the page's author, and the others for decoration.
-fn authors_of_posts(tree: &mut Tree) {
+/// Makes paragraphs of the authors of a page with several posts, since the extractor keeps paragraphs. It
+/// would take the first author for the page's author and drop the others.
+fn mark_post_authors(tree: &mut HtmlTree) {
     let authors: Vec<NodeId> = tree.elements().filter(|id| is_author(tree, *id)).take(MAX_AUTHORS).collect();
     if authors.len() < 2 {
         return;
@@ -174,7 +176,7 @@ fn authors_of_posts(tree: &mut Tree) {
     for id in authors {
         let name = tree.text(id, MAX_AUTHOR_BYTES * 2);
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
-        // The highest element around that is one line: its siblings are the post.
+        // The highest element around the name that is still one line. Its siblings are the post.
         let mut line = id;
         let mut around = 0;
         while around < MAX_AROUND
@@ -209,7 +211,7 @@ fn authors_of_posts(tree: &mut Tree) {
 }
 
 /// Whether an element names the author of a post.
-fn is_author(tree: &Tree, id: NodeId) -> bool {
+fn is_author(tree: &HtmlTree, id: NodeId) -> bool {
     let has = |attribute: &str, words: &[&str]| {
         tree.attribute(id, attribute).is_some_and(|value| {
             value

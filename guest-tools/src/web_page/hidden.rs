@@ -1,25 +1,25 @@
-//! Elements that a browser does not show, as far as the element itself says so.
+//! Elements that a browser does not show, judged by the element alone.
 //!
-//! Style sheets are not read: text that only they hide stays.
+//! Style sheets are not read. Text that only a style sheet hides stays.
 
-use super::tree::{NodeId, Tree};
+use super::tree::{HtmlTree, NodeId};
 
 /// The attributes that can hide an element.
 pub(super) const HIDING: [&str; 4] = ["hidden", "aria-hidden", "style", "popover"];
 
 /// Whether a browser would not show an element.
-pub(super) fn is_hidden(tree: &Tree, id: NodeId) -> bool {
+pub(super) fn is_hidden(tree: &HtmlTree, id: NodeId) -> bool {
     let attribute = |name| tree.attribute(id, name);
     attribute("hidden").is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
         || attribute("aria-hidden").is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
         || (tree.name(id) == "dialog" && attribute("open").is_none())
         || attribute("popover").is_some()
-        || attribute("style").is_some_and(hides)
+        || attribute("style").is_some_and(style_hides)
         || is_pixel(tree, id)
 }
 
-/// An image that only counts visitors.
-fn is_pixel(tree: &Tree, id: NodeId) -> bool {
+/// Whether an image only counts visitors.
+fn is_pixel(tree: &HtmlTree, id: NodeId) -> bool {
     let tiny = |name| {
         tree.attribute(id, name).is_some_and(|value| matches!(value.trim(), "0" | "1" | "0px" | "1px"))
     };
@@ -27,7 +27,7 @@ fn is_pixel(tree: &Tree, id: NodeId) -> bool {
 }
 
 /// Whether a `style` hides its element.
-pub(super) fn hides(style: &str) -> bool {
+pub(super) fn style_hides(style: &str) -> bool {
     let style = unescaped(style).to_ascii_lowercase();
     let mut zero_size = false;
     let mut clipped = false;
@@ -53,32 +53,32 @@ pub(super) fn hides(style: &str) -> bool {
             }
             "filter" if value.contains("opacity(0)") || value.contains("opacity(0%)") => return true,
             "color" | "-webkit-text-fill-color" => transparent |= is_transparent(value),
-            // The letters let the background through.
+            // The background shows through the letters.
             "background-clip" | "-webkit-background-clip" => painted |= value == "text",
             "clip" if value.starts_with("rect(") && is_empty_rectangle(value) => return true,
             "clip-path" if EMPTY_SHAPES.iter().any(|shape| value.starts_with(shape)) => return true,
             "scale" if number(value) == Some(0.0) => return true,
             "transform" if is_moved_out_of_sight(value) => return true,
-            "text-indent" | "margin-left" | "margin-top" if is_far(value) => return true,
+            "text-indent" | "margin-left" | "margin-top" if is_off_screen(value) => return true,
             "width" | "height" | "max-height" | "max-width" => zero_size |= is_tiny(value),
             "overflow" => clipped |= matches!(value, "hidden" | "clip"),
             "position" => absolute |= matches!(value, "absolute" | "fixed"),
-            "left" | "top" | "right" | "bottom" => outside |= is_far(value),
-            "inset" => outside |= value.split_whitespace().any(is_far),
+            "left" | "top" | "right" | "bottom" => outside |= is_off_screen(value),
+            "inset" => outside |= value.split_whitespace().any(is_off_screen),
             _ => {}
         }
     }
     (zero_size && clipped) || (absolute && outside) || (transparent && !painted)
 }
 
-/// Shapes of a clip that leave nothing.
+/// Clip shapes that leave nothing visible.
 const EMPTY_SHAPES: [&str; 4] = ["inset(50%", "inset(100%", "circle(0", "ellipse(0"];
 
 fn is_tiny(value: &str) -> bool {
     number(value).is_some_and(|size| size < 0.1 || (size <= 1.0 && value.ends_with("px")))
 }
 
-fn is_far(value: &str) -> bool {
+fn is_off_screen(value: &str) -> bool {
     number(value).is_some_and(|offset| offset < -900.0)
 }
 
@@ -88,7 +88,7 @@ fn is_moved_out_of_sight(value: &str) -> bool {
         let mut arguments = arguments.split(',').map(str::trim);
         match name.trim() {
             "scale" | "scalex" | "scaley" | "scale3d" => arguments.any(|part| number(part) == Some(0.0)),
-            "translate" | "translatex" | "translatey" | "translate3d" => arguments.any(is_far),
+            "translate" | "translatex" | "translatey" | "translate3d" => arguments.any(is_off_screen),
             _ => false,
         }
     })
@@ -104,7 +104,7 @@ fn is_transparent(value: &str) -> bool {
     value == "transparent" || opacity.and_then(|part| number(part.trim())).is_some_and(|part| part < 0.05)
 }
 
-/// A style with its escapes read (CSS Syntax, section 4.3.7): `d\69splay` is `display`.
+/// Decodes the escapes of a style (CSS Syntax, section 4.3.7): `d\69splay` is `display`.
 fn unescaped(style: &str) -> String {
     const MAX_DIGITS: usize = 6;
     let mut plain = String::with_capacity(style.len());
@@ -155,7 +155,7 @@ mod tests {
 
     #[track_caller]
     fn check(tag: &str, expected: bool) {
-        let tree = Tree::parse(&format!("<{tag}>x"));
+        let tree = HtmlTree::parse(&format!("<{tag}>x"));
         assert_eq!(is_hidden(&tree, tree.elements().next().expect("an element")), expected, "{tag}");
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use portcullis_types::Shown;
+use portcullis_types::EscapedText;
 
 use crate::{PolicyFault, PolicySource};
 
@@ -71,7 +71,7 @@ impl<'s> Faults<'s> {
             file: self.source.name.to_owned(),
             line,
             column,
-            key: Shown(key).to_string(),
+            key: EscapedText(key).to_string(),
             message: message.to_owned(),
         }
     }
@@ -81,7 +81,7 @@ impl<'s> Faults<'s> {
         self.excused.insert(name.to_owned());
     }
 
-    /// Whether an entry of this name is faulty, so that its absence is not a second fault.
+    /// Whether an entry of this name is faulty. Its absence is then not a second fault.
     pub(crate) fn is_excused(&self, name: &str) -> bool {
         self.excused.contains(name)
     }

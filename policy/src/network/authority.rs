@@ -47,7 +47,7 @@ pub enum UrlHost {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(Arc<str>);
 
-/// A text that is no host.
+/// A text that is not a host.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{}` is no host: write a name such as `api.example.com`, or an address such as `192.0.2.1` or `[2001:db8::1]`",
@@ -55,8 +55,8 @@ pub struct HostName(Arc<str>);
 )]
 pub struct InvalidHost(pub String);
 
-/// Where a request goes: scheme, host and port. Two requests with equal authorities have the same origin (RFC
-/// 6454).
+/// The destination of a request: scheme, host and port. Two requests with equal authorities have the same
+/// origin (RFC 6454).
 ///
 /// [`Display`](fmt::Display) is the origin as a URL, without the scheme's default port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -74,7 +74,7 @@ impl UrlHost {
     /// [`InvalidHost`] with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidHost> {
         let invalid = || InvalidHost(text.chars().take(MAX_SHOWN_CHARS).collect());
-        // The parser removes what may not be in a host from no text; it fails, and its reason adds nothing.
+        // The parser never drops a forbidden character; it fails. Its reason is not worth repeating.
         let host = url::Host::parse(text).ok().ok_or_else(invalid)?;
         match host {
             url::Host::Domain(name) => HostName::canonical(&name).map(Self::Name).ok_or_else(invalid),
@@ -83,7 +83,7 @@ impl UrlHost {
         }
     }
 
-    /// The name; none for an address.
+    /// The name. `None` for an address.
     #[must_use]
     pub fn name(&self) -> Option<&HostName> {
         match self {
@@ -94,7 +94,7 @@ impl UrlHost {
 }
 
 impl HostName {
-    /// The name in its canonical form; none if it is not one. The text has passed the parser of hosts.
+    /// The name in its canonical form, if the text has one. The text has passed the parser of hosts.
     fn canonical(text: &str) -> Option<Self> {
         let name = text.strip_suffix('.').unwrap_or(text);
         let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');

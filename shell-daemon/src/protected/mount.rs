@@ -19,7 +19,7 @@ use rustix::{
 
 use super::{
     budget::{Budget, FolderQueue},
-    names::{Parts, RepositoryRoots, is_protected},
+    names::{PathParts, RepositoryRoots, is_protected},
     seen::{Contents, FileState, FolderStamp, SeenPath, file_time},
 };
 use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
@@ -330,9 +330,9 @@ impl ScannedMount {
         true
     }
 
-    /// Whether a folder is part of a protected path, so that paths in it are or may be protected.
+    /// Whether a folder is part of a protected path. Paths in it are or may be protected.
     fn is_protected_part(&self, patterns: &ProtectedPaths, folder: &Path, within: &RepositoryRoots) -> bool {
-        let parts = Parts::of(folder);
+        let parts = PathParts::of(folder);
         patterns.is_prefix_of_protected(&parts.0)
             || patterns.covers(&parts.0).is_some()
             || self.repositories.contains(folder)
@@ -473,7 +473,7 @@ impl ScannedMount {
         Ok((Dir::new(handle)?, stat))
     }
 
-    /// The numbers of a path; `None` if it is gone, or cannot be looked at, so that the scan is incomplete.
+    /// The numbers of a path. `None` if it is gone or cannot be examined; the scan is then incomplete.
     fn stat(&self, path: &Path, scan: &mut MountScan<'_>) -> Option<Stat> {
         let stat = self.handle_stat(path);
         scan.budget.complete &= stat.as_ref().err().is_none_or(|errno| is_gone(*errno));

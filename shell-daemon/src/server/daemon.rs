@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error,
+    DaemonConfig, DaemonError, Token, connection::ClientConnection, error::DaemonError as Error,
     health::ProvenPosture, refusal::RefusalCode, session_egress::SharedSessionEgress,
     session_thread::ShellProof,
 };
@@ -28,7 +28,7 @@ pub(super) struct Daemon {
     pub(super) token: Token,
     pub(super) protect: ProtectedPaths,
     pub(super) canary: Canary,
-    /// Of a daemon whose sessions have a network.
+    /// The client of a daemon whose sessions have a network.
     pub(super) clients: Option<SharedSessionEgress>,
     /// The mounts' folders, in the order of the configuration.
     mounts: Vec<OwnedFd>,
@@ -39,10 +39,10 @@ pub(super) struct Daemon {
     pub(super) connections: Arc<Semaphore>,
     pub(super) sessions: Arc<Semaphore>,
     pub(super) commands: Arc<Semaphore>,
-    known: Mutex<Vec<Weak<Connection>>>,
+    known: Mutex<Vec<Weak<ClientConnection>>>,
     /// Cancelled once no new work is accepted.
     pub(super) stopping: CancellationToken,
-    /// Cancelled when all remaining connections are cut.
+    /// Cancelled when all remaining connections are closed.
     pub(super) cut: CancellationToken,
 }
 
@@ -94,14 +94,14 @@ impl Daemon {
         place.ok_or_else(|| RefusalCode::Mounts.because(format!("the mount `{mount}` is not there")))
     }
 
-    pub(super) fn know(&self, connection: &Arc<Connection>) {
+    pub(super) fn remember(&self, connection: &Arc<ClientConnection>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|connection| connection.strong_count() > 0);
         known.push(Arc::downgrade(connection));
     }
 
-    /// Hangs up on the oldest connection that has not sent the token; `false` if there is none.
-    pub(super) fn cut_a_stranger(&self) -> bool {
+    /// Closes the oldest connection that has not sent the token. `false` if there is none.
+    pub(super) fn close_unauthenticated(&self) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let unauthenticated =
             known.iter().filter_map(Weak::upgrade).find(|connection| connection.is_unauthenticated());
@@ -162,5 +162,5 @@ fn require_values(config: &DaemonConfig) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// More than this is a mistake in any setting, and tokio's semaphore has a maximum as well.
+/// A higher number is a mistake in any setting. tokio's semaphore also has a maximum.
 const MOST_PLACES: usize = 65_536;

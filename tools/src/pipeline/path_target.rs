@@ -15,15 +15,15 @@ use crate::{
     sandbox::repository,
 };
 
-/// Where paths lead: the mounts, and the private files exposed in them by hard links.
+/// The places that paths may lead to: the mounts, and the private files that hard links expose in them.
 #[derive(Clone, Copy)]
 pub(super) struct PathContext<'a> {
     pub(super) mounts: &'a MountTable,
     pub(super) exposed: &'a ExposedFiles,
 }
 
-/// Follows a path through its mount's directory handle, links included. Refuses what the name alone did not
-/// show: a way out of the mount, a special file, a protected path under another name.
+/// Follows a path through its mount's directory handle, links included. It refuses what the name alone did
+/// not show: a way out of the mount, a special file, a protected path under another name.
 pub(super) fn judge_target(
     path: &GuestPath,
     access: Access,
@@ -51,7 +51,7 @@ pub(super) fn judge_target(
     // Removing or renaming a name leaves the file itself unchanged.
     let is_opened = exists && matches!(last, LastName::Followed);
     if is_opened && !is_vault {
-        match suspect(target, paths.exposed) {
+        match suspicion_of(target, paths.exposed) {
             Some(LinkSuspicion::Private) => {
                 return Err(path_denial(path, DenialCode::HardLink, links::PRIVATE));
             }
@@ -151,7 +151,7 @@ pub(super) enum LastName {
 }
 
 /// Whether the file may be a private one under another name.
-fn suspect(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
+fn suspicion_of(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
     let stat = rustix::fs::fstat(handle).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if is_file { exposed.suspects(&stat) } else { None }

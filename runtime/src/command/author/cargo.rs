@@ -35,7 +35,7 @@ pub(crate) struct ToolCrate {
 
 /// The used part of `cargo metadata`.
 #[derive(Deserialize)]
-struct Metadata {
+struct CargoMetadata {
     packages: Vec<PackageMetadata>,
     resolve: Option<Resolve>,
     target_directory: PathBuf,
@@ -74,7 +74,7 @@ impl ToolCrate {
                 (answer.ok_or(AuthorError::Cargo { what: "the crate cannot be resolved" })?, false)
             }
         };
-        let metadata: Metadata =
+        let metadata: CargoMetadata =
             serde_json::from_slice(&answer).map_err(|source| AuthorError::Metadata { source })?;
         let root = metadata.resolve.and_then(|resolve| resolve.root).ok_or_else(no_crate)?;
         let package = metadata.packages.into_iter().find(|it| it.id == root).ok_or_else(no_crate)?;
@@ -202,7 +202,7 @@ pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Comma
     #[expect(clippy::disallowed_methods, reason = "authors build and run what they write; no call does")]
     let mut program = Command::new(name);
     for (name, _) in env::vars_os() {
-        if portcullis_guest_build::is_inherited(&name.to_string_lossy()) {
+        if portcullis_guest_build::configures_outer_cargo(&name.to_string_lossy()) {
             program.env_remove(&name);
         }
     }
