@@ -1,8 +1,8 @@
-//! The second step of `web_fetch`: what a page says, out of the bytes that a server sent.
+//! The second step of `web_fetch`: turns the bytes of a response into readable content.
 //!
-//! Pure: bytes, type and address in, content and title out; no file, clock or network. Each step is linear in
-//! the length or works on a bounded part, never recurses over the input, and never fails: the worst page gives
-//! a worse text.
+//! The input is bytes, type and address; the output is content and title. No file, clock or network is used.
+//! Each step is linear in the length or works on a bounded part, never recurses over the input, and never
+//! fails. A malformed page only gives poorer text.
 
 mod article;
 pub(crate) mod characters;
@@ -37,35 +37,35 @@ use self::{
 pub struct PageSource<'a> {
     /// The body, decompressed.
     pub bytes: &'a [u8],
-    /// The `Content-Type` header, if there was one.
+    /// The `Content-Type` header, if the response has one.
     pub content_type: Option<&'a str>,
     /// The address after all redirects.
     pub url: &'a str,
 }
 
-/// The wanted form of a page.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageFormat {
     /// The readable part as Markdown.
     #[default]
     Markdown,
-    /// The readable part as text without marks.
+    /// The readable part as plain text.
     Text,
     /// The whole page as HTML, without scripts, styles and hidden elements.
     Html,
 }
 
-/// How much work a page is worth.
+/// The effort that is spent on a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageEffort {
-    /// The extractor, then the body where it keeps too little.
+    /// The extractor runs. Where it keeps too little, the body is taken.
     #[default]
     Extract,
-    /// The body alone: for a second try, after the first ran into its deadline or its memory.
+    /// The body alone, for a second attempt after the extractor exceeded its time or memory.
     Plain,
 }
 
-/// A page, read.
+/// A page that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebPage {
     /// The content.
@@ -76,7 +76,7 @@ pub struct WebPage {
     pub media_type: String,
     /// The encoding that the body was decoded from, if it is text.
     pub charset: Option<&'static str>,
-    /// The part of the page that the content is.
+    /// The part of the page that the content covers.
     pub part: PagePart,
 }
 
@@ -91,14 +91,14 @@ pub enum PageContent {
     Unshown,
 }
 
-/// Which part of a page the content is.
+/// The part of a page that the content covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagePart {
-    /// What the extractor found.
+    /// The article that the extractor found.
     Article,
     /// The body without its navigation.
     Body,
-    /// Everything.
+    /// The whole page.
     Whole,
 }
 
@@ -176,7 +176,7 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
     page(text, title, part)
 }
 
-/// Puts the title before a text that does not begin with it, and the author below.
+/// Puts the title before a text that does not begin with it, and the author below the title.
 fn with_head(text: &str, title: Option<&str>, found: &article::Article, style: Style) -> String {
     let mut head = String::new();
     let title = found

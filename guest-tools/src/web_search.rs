@@ -1,6 +1,6 @@
-//! The read step of `web_search`: receives the answer of a provider, and returns its results.
+//! The read step of `web_search`: receives a provider's answer and returns its results.
 //!
-//! It has no mount and no network, so that an answer which takes it over gains nothing.
+//! The step has no mount and no network. An answer that takes the guest over reaches nothing.
 
 mod answer;
 mod duckduckgo;
@@ -23,13 +23,13 @@ pub async fn web_search_read(
     /// The interface of the provider.
     #[arg(one_of("searxng", "brave", "tavily", "google", "duckduckgo"))]
     provider: &str,
-    /// The status of the answer. From 400 on, the result is what the provider says of the error.
+    /// The HTTP status of the answer. From 400 on, the result is the provider's error message.
     status: u16,
-    /// The most results.
+    /// The largest number of results.
     max_results: u32,
-    /// The host that results must be on or below.
+    /// The host of the results; hosts below it count.
     site: Option<&str>,
-    /// The date that results must not be older than, as `2026-01-31`, where their date is known.
+    /// The earliest date of results whose date is known, as `2026-01-31`.
     since: Option<&str>,
 ) -> Result<ToolOutput, ToolError> {
     let mut bytes = Vec::new();
@@ -41,6 +41,6 @@ pub async fn web_search_read(
     }
     let provider = SearchProvider::of(provider);
     let answer = provider.read(&bytes).map_err(ToolError::failed)?;
-    let terms = ResultFilter { max_results: usize::try_from(max_results).unwrap_or(usize::MAX), site, since };
-    Ok(list(&choose(&answer.found, terms), &answer.silent))
+    let filter = ResultFilter { max_results: usize::try_from(max_results).unwrap_or(usize::MAX), site, since };
+    Ok(list(&choose(&answer.found, filter), &answer.unresponsive))
 }

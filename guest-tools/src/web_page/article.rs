@@ -1,4 +1,5 @@
-//! The readable part of a page: what Mozilla's Readability finds, or the body where that keeps too little.
+//! The readable part of a page: the article that Mozilla's Readability finds. Where the article keeps too
+//! little of the text, it is the body.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,31 +8,32 @@ use std::{
 
 use super::{
     markup,
-    tree::{NodeData, NodeId, ROOT, Step, Tree},
+    tree::{NodeData, NodeId, ROOT, WalkEvent, Tree},
 };
 
-/// The longest page that the extractor reads, in bytes of cleaned markup; its tree takes some twenty times that.
+/// The longest page that the extractor reads, in bytes of cleaned markup. The extractor's tree takes about
+/// twenty times as much memory.
 const MAX_EXTRACTED_BYTES: usize = 1 << 20;
 
 /// The largest tree that the extractor reads.
 const MAX_EXTRACTED_NODES: usize = 40_000;
 
-/// The part of the words outside navigation that an extract must keep, in per cent.
+/// The least part of the words outside navigation that an extract must keep, in per cent.
 const KEPT_PERCENT: usize = 60;
 
 /// The readable part of a page.
 #[derive(Debug)]
 pub(super) struct Article {
     pub(super) tree: Tree,
-    /// The author and the time, where the page names them.
+    /// The author and the time, if the page names them.
     pub(super) byline: Option<String>,
     pub(super) published: Option<String>,
     pub(super) title: Option<String>,
-    /// Whether the extractor found it; else it is the body.
+    /// Whether the extractor found the article. Otherwise it is the body.
     pub(super) extracted: bool,
 }
 
-/// The readable part of a cleaned page. `head` is the markup of its metadata.
+/// Finds the readable part of a cleaned page. `head` is the markup of its metadata.
 pub(super) fn find(tree: Tree, head: &str, url: &str) -> Article {
     if tree.cut || tree.len() > MAX_EXTRACTED_NODES {
         return body(tree, None);
@@ -47,7 +49,7 @@ pub(super) fn find(tree: Tree, head: &str, url: &str) -> Article {
     let Ok(found) = legible::parse(&page, address, Some(options)) else { return body(tree, None) };
     drop(page);
     let extract = Tree::parse(&found.content);
-    // The words themselves, not their number: the extract of a short page may be its footer.
+    // Compares the words themselves, not their number: the extract of a short page may be its footer.
     let main = words(&tree, Some(&boilerplate(&tree)));
     let extracted = words(&extract, None);
     let common: usize =
@@ -59,7 +61,7 @@ pub(super) fn find(tree: Tree, head: &str, url: &str) -> Article {
     Article { tree: extract, byline: found.byline, published: found.published_time, title, extracted: true }
 }
 
-/// The body without navigation; all of it where hardly a word would be left.
+/// Writes the body without navigation, or the whole body where almost no word would remain.
 pub(super) fn body(mut tree: Tree, found: Option<legible::Article>) -> Article {
     let aside = boilerplate(&tree);
     if total(&words(&tree, Some(&aside))) * 5 >= total(&words(&tree, None)) {
@@ -71,15 +73,15 @@ pub(super) fn body(mut tree: Tree, found: Option<legible::Article>) -> Article {
     Article { tree, byline: None, published: None, title, extracted: false }
 }
 
-/// The words of a tree outside some elements, by their hash, and how much of each there is. Scripts without spaces
-/// have one long word for a sentence, which counts as several.
+/// Counts the words of a tree outside some elements, by their hash. Scripts without spaces write a sentence
+/// as one long word, which counts as several.
 fn words(tree: &Tree, without: Option<&HashSet<NodeId>>) -> HashMap<u64, usize> {
     let mut walk = tree.walk(ROOT);
     let mut found = HashMap::new();
-    // Fixed keys, so that two sets can be compared; a page that makes words collide loses words of its own.
+    // Fixed keys make two sets comparable. Hash collisions only harm the page that causes them.
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     while let Some(step) = walk.next() {
-        let Step::Open(id) = step else { continue };
+        let WalkEvent::Open(id) = step else { continue };
         match tree.data(id) {
             NodeData::Text(text) => {
                 for word in text.split_whitespace() {
@@ -99,12 +101,12 @@ fn total(words: &HashMap<u64, usize>) -> usize {
     words.values().sum()
 }
 
-/// The elements that lead elsewhere instead of saying something.
+/// Finds the elements that lead to other pages and have no content themselves.
 fn boilerplate(tree: &Tree) -> HashSet<NodeId> {
     let mut found = HashSet::new();
     let mut walk = tree.walk(ROOT);
     while let Some(step) = walk.next() {
-        let Step::Open(id) = step else { continue };
+        let WalkEvent::Open(id) = step else { continue };
         let name = tree.name(id);
         if !name.is_empty() && (is_boilerplate(tree, id, name) || is_list_of_links(tree, id, name)) {
             found.insert(id);
@@ -127,7 +129,7 @@ fn is_boilerplate(tree: &Tree, id: NodeId, name: &str) -> bool {
     of_role || of_name || (matches!(name, "div" | "section" | "ul" | "p" | "form") && is_named_so(tree, id))
 }
 
-/// Whether an element lies within an article, where a header or footer belongs to it.
+/// Whether an element lies within an article. A header or footer there belongs to the article.
 fn is_in_content(tree: &Tree, id: NodeId) -> bool {
     let mut above = tree.parent(id);
     while above != ROOT {
@@ -140,10 +142,10 @@ fn is_in_content(tree: &Tree, id: NodeId) -> bool {
 }
 
 fn has_heading(tree: &Tree, id: NodeId) -> bool {
-    tree.walk(id).take(400).any(|step| matches!(step, Step::Open(inner) if tree.name(inner) == "h1"))
+    tree.walk(id).take(400).any(|step| matches!(step, WalkEvent::Open(inner) if tree.name(inner) == "h1"))
 }
 
-/// Whether class or id name a part of the page that is no content.
+/// Whether an element's class or id names it as a part without content.
 fn is_named_so(tree: &Tree, id: NodeId) -> bool {
     const WORDS: [&str; 22] = [
         "cookie",
@@ -175,7 +177,7 @@ fn is_named_so(tree: &Tree, id: NodeId) -> bool {
     })
 }
 
-/// Whether a list of at least five items has hardly a word outside short links.
+/// Whether a list has at least five items and almost no words outside short links.
 fn is_list_of_links(tree: &Tree, id: NodeId, name: &str) -> bool {
     if !matches!(name, "ul" | "ol") || is_in_content(tree, id) {
         return false;
@@ -183,9 +185,9 @@ fn is_list_of_links(tree: &Tree, id: NodeId, name: &str) -> bool {
     let (mut inside, mut outside, mut links, mut in_link) = (0_usize, 0_usize, 0_usize, None);
     for step in tree.walk(id) {
         match step {
-            Step::Close(inner) if in_link == Some(inner) => in_link = None,
-            Step::Close(_) => {}
-            Step::Open(inner) => match tree.data(inner) {
+            WalkEvent::Close(inner) if in_link == Some(inner) => in_link = None,
+            WalkEvent::Close(_) => {}
+            WalkEvent::Open(inner) => match tree.data(inner) {
                 NodeData::Text(text) if in_link.is_some() => inside += text.trim().len(),
                 NodeData::Text(text) => outside += text.trim().len(),
                 NodeData::Element { name, .. } if name == "a" => {
@@ -195,7 +197,7 @@ fn is_list_of_links(tree: &Tree, id: NodeId, name: &str) -> bool {
                 NodeData::Element { .. } => {}
             },
         }
-        // Enough to know; and nested lists are looked at once for each level.
+        // Enough to decide. Nested lists are examined again at each level, so the search must be short.
         if outside > 400 {
             return false;
         }

@@ -1,11 +1,12 @@
-//! Characters that a reader does not see or that a terminal obeys: removed from every text of a page.
+//! Removes characters that are invisible to a reader, or that control a terminal, from every text of a page.
 //!
-//! Control characters and escape sequences, writing-direction controls, zero-width and tag characters. The
-//! joiners stay where scripts and emoji need them, after a character that is not ASCII.
+//! These are control characters, escape sequences, writing-direction controls, zero-width characters and tag
+//! characters. Joiners after a character outside ASCII stay, since scripts and emoji need them.
 
 use std::{iter::Peekable, str::Chars};
 
-/// A text without such characters. Line breaks become `\n`; line breaks and tabs stay.
+/// Removes these characters from a text. Line breaks become `
+/// `; tabs stay.
 pub(super) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -29,7 +30,7 @@ pub(super) fn visible(text: &str) -> String {
     shown
 }
 
-/// A text as one line without such characters, at most this many bytes.
+/// Makes a text one line of at most this many bytes, without these characters.
 pub(crate) fn one_line(text: &str, max_bytes: usize) -> String {
     let mut line = visible(text).split_whitespace().collect::<Vec<_>>().join(" ");
     line.truncate(line.floor_char_boundary(max_bytes));
@@ -56,7 +57,7 @@ fn skip_escape(characters: &mut Peekable<Chars<'_>>) {
             }
         }
         Some(']' | 'P' | 'X' | '^' | '_') => {
-            // A text without the end of the sequence stays, but for its first character.
+            // Without the end of the sequence, only its first character is removed.
             let mut ahead = characters.clone().take(MAX_SEQUENCE);
             let end = ahead.position(|character| matches!(character, '\u{7}' | '\u{9c}' | '\u{1b}'));
             for _ in 0..=end.unwrap_or(0) {

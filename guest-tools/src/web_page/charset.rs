@@ -1,20 +1,21 @@
-//! The character encoding of a text, found in the order that browsers follow: byte order mark, `Content-Type`,
-//! declaration inside the text, and a guess from the bytes.
+//! The character encoding of a text. The sources are tried in the order of the HTML standard: byte order
+//! mark, `Content-Type`, a declaration inside the text, and a guess from the bytes.
 //!
-//! Decoding never fails: a byte that the encoding does not have becomes U+FFFD.
+//! Decoding never fails. An invalid byte becomes U+FFFD.
 
 use std::borrow::Cow;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// How far a declaration inside the text is searched for, in bytes: what the HTML standard prescribes.
+/// The beginning of a text that is searched for a declaration, in bytes, as the HTML standard prescribes.
 const DECLARATION_BYTES: usize = 1024;
 
-/// How much of a text a guess reads, in bytes. More changes hardly any guess, and the cost is linear.
+/// The beginning of a text that a guess reads, in bytes. A longer one rarely changes the guess, and the cost
+/// is linear.
 const GUESS_BYTES: usize = 64 << 10;
 
-/// Which declaration a text may have inside.
+/// The kind of declaration that a text may have inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Declaration {
     /// `<meta charset>` and `<meta http-equiv>`.
@@ -27,7 +28,8 @@ pub(super) enum Declaration {
 
 /// Decodes a text; returns it with the name of its encoding.
 ///
-/// `label` is the `charset` of the `Content-Type`; `domain` the last label of the host's name, which helps a guess.
+/// `label` is the `charset` of the `Content-Type`. `domain` is the last label of the host's name, which helps
+/// a guess.
 pub(super) fn decode<'a>(
     bytes: &'a [u8],
     label: Option<&str>,
@@ -35,7 +37,7 @@ pub(super) fn decode<'a>(
     domain: Option<&str>,
 ) -> (Cow<'a, str>, &'static str) {
     let encoding = encoding_of(bytes, label, declaration, domain);
-    // `decode` looks for a byte order mark again, and removes it.
+    // `decode` also removes a byte order mark.
     let (text, used, _replaced) = encoding.decode(bytes);
     (text, used.name())
 }
@@ -59,8 +61,8 @@ fn encoding_of(
     of_header.or_else(declared).unwrap_or_else(|| guess(bytes, domain))
 }
 
-/// The encoding that the bytes look like. ISO-2022-JP is never guessed: its escape sequences would let a page
-/// hide text from a reader that guesses otherwise.
+/// Guesses the encoding from the bytes. It never guesses ISO-2022-JP: with that encoding's escape sequences,
+/// a page could hide text from a reader that guesses otherwise.
 fn guess(bytes: &[u8], domain: Option<&str>) -> &'static Encoding {
     if std::str::from_utf8(bytes).is_ok() {
         return UTF_8;
@@ -68,10 +70,10 @@ fn guess(bytes: &[u8], domain: Option<&str>) -> &'static Encoding {
     let part = &bytes[..bytes.len().min(GUESS_BYTES)];
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(part, part.len() == bytes.len());
-    // The detector panics on a domain with upper-case or other characters: it takes punycode only.
+    // The detector panics on a domain with upper-case or non-ASCII characters, so it gets Punycode only.
     let domain =
         domain.filter(|domain| !domain.is_empty() && domain.bytes().all(|byte| byte.is_ascii_lowercase()));
-    // A long text that is not whole UTF-8 may still be UTF-8 with one broken byte.
+    // A long text that is not valid UTF-8 may still be UTF-8 with one broken byte.
     let allow = if utf8_with_few_faults(part) { Utf8Detection::Allow } else { Utf8Detection::Deny };
     if allow == Utf8Detection::Allow {
         return UTF_8;
@@ -79,7 +81,7 @@ fn guess(bytes: &[u8], domain: Option<&str>) -> &'static Encoding {
     detector.guess(domain.map(str::as_bytes), allow)
 }
 
-/// Whether the multi-byte characters outnumber the faulty bytes by far.
+/// Whether there are many more multi-byte characters than faulty bytes.
 fn utf8_with_few_faults(bytes: &[u8]) -> bool {
     let (mut characters, mut faults) = (0_usize, 0_usize);
     for chunk in bytes.utf8_chunks() {
@@ -89,7 +91,7 @@ fn utf8_with_few_faults(bytes: &[u8]) -> bool {
     characters > 20 * faults
 }
 
-/// The encoding that `<meta>` declares within these bytes. Comments are skipped.
+/// The encoding that a `<meta>` within these bytes declares. Comments are skipped.
 fn in_meta(bytes: &[u8]) -> Option<&'static Encoding> {
     let mut rest = bytes;
     while let Some(at) = memchr::memchr(b'<', rest) {
@@ -130,8 +132,8 @@ fn label_after<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     Some(&rest[..rest.iter().position(ends).unwrap_or(rest.len())])
 }
 
-/// The standard's corrections: a declaration that could be read is not UTF-16, and `x-user-defined` means
-/// windows-1252.
+/// Applies the standard's corrections. A text whose declaration was readable is not UTF-16, and
+/// `x-user-defined` means windows-1252.
 fn as_declared(encoding: &'static Encoding) -> &'static Encoding {
     if encoding == UTF_16BE || encoding == UTF_16LE {
         UTF_8

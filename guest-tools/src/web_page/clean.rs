@@ -1,5 +1,5 @@
-//! What a reader of the page would not see is taken out of the tree; and what an extractor would lose is put where
-//! it stays: languages of code, authors of posts, formulas, frames.
+//! Removes hidden content, and moves content that the extractor would drop to where the extractor keeps it:
+//! languages of code, authors of posts, formulas, frames.
 
 use super::{
     hidden::is_hidden,
@@ -35,7 +35,7 @@ pub(super) fn clean(tree: &mut Tree) {
     authors_of_posts(tree);
 }
 
-/// Takes every `<base>` out: for a page whose targets are written in full.
+/// Removes every `<base>`, for a page whose targets are absolute already.
 pub(super) fn without_bases(tree: &mut Tree) {
     let bases: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "base").collect();
     for id in bases {
@@ -43,7 +43,7 @@ pub(super) fn without_bases(tree: &mut Tree) {
     }
 }
 
-/// A `<noscript>` says something to a reader only where the page has nothing else.
+/// Keeps the text of a `<noscript>` only where the page has no other text.
 fn scriptless_text(tree: &mut Tree) {
     let found: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "noscript").collect();
     let inside: usize = found.iter().map(|id| tree.text(*id, 1 << 10).trim().len()).sum();
@@ -57,22 +57,22 @@ fn scriptless_text(tree: &mut Tree) {
     }
 }
 
-/// A heading's link to itself, such as `¶`.
+/// Whether a link is a heading's link to itself, such as `¶`.
 fn is_mark_of_heading(tree: &Tree, id: NodeId) -> bool {
     tree.name(id) == "a"
         && tree.attribute(id, "href").is_some_and(|target| target.contains('#'))
         && matches!(tree.text(id, 16).trim(), "#" | "¶" | "§" | "🔗")
 }
 
-/// An `<rp>`, which browsers hide, with more than the parenthesis that it is for.
+/// Whether an `<rp>`, which browsers hide, has more than a parenthesis.
 fn is_long_parenthesis(tree: &Tree, id: NodeId) -> bool {
     tree.name(id) == "rp" && tree.text(id, 16).trim().chars().count() > 1
 }
 
-/// Puts a formula's source in place of its elements.
+/// Replaces a formula's elements by its source.
 fn formula(tree: &mut Tree, id: NodeId) {
     let annotation = tree.walk(id).find_map(|step| match step {
-        super::tree::Step::Open(inner) if tree.name(inner) == "annotation" => Some(tree.text(inner, 4 << 10)),
+        super::tree::WalkEvent::Open(inner) if tree.name(inner) == "annotation" => Some(tree.text(inner, 4 << 10)),
         _ => None,
     });
     let source = annotation.or_else(|| tree.attribute(id, "alttext").map(str::to_owned));
@@ -83,7 +83,7 @@ fn formula(tree: &mut Tree, id: NodeId) {
     rename(tree, id, "span");
 }
 
-/// Puts a link in place of a frame of a frameset.
+/// Replaces a frame of a frameset by a link.
 fn frame(tree: &mut Tree, id: NodeId) {
     let Some(target) = tree.attribute(id, "src").map(str::to_owned) else { return };
     let name =
@@ -103,7 +103,7 @@ fn rename(tree: &mut Tree, id: NodeId, to: &str) {
     }
 }
 
-/// Writes the language of a block of code onto its `<pre>`, from wherever the page says it.
+/// Writes the language of a block of code onto its `<pre>`. Pages name the language in several places.
 fn language_of_code(tree: &mut Tree, id: NodeId) {
     let code = tree.children(id).iter().copied().find(|child| tree.name(*child) == "code");
     let mut places: Vec<NodeId> = code.into_iter().chain([id]).collect();
@@ -155,16 +155,16 @@ fn language_at(tree: &Tree, id: NodeId) -> Option<String> {
     None
 }
 
-/// The longest name of an author, and the longest line around it, in bytes.
+/// The longest name of an author, in bytes, and the longest line around it.
 const MAX_AUTHOR_BYTES: usize = 60;
 const MAX_LINE_BYTES: usize = 160;
 
-/// The most authors of a page, and the most elements around a name that make one line with it.
+/// The most authors of a page, and the most elements around a name that form one line with it.
 const MAX_AUTHORS: usize = 2000;
 const MAX_AROUND: usize = 6;
 
-/// Makes the authors of a page with several posts into paragraphs, which the extractor keeps: it takes the first
-/// for the page's author, and the others for decoration.
+/// Makes paragraphs of the authors of a page with several posts, since the extractor keeps paragraphs. It
+/// would take the first author for the page's author and drop the others.
 fn authors_of_posts(tree: &mut Tree) {
     let authors: Vec<NodeId> = tree.elements().filter(|id| is_author(tree, *id)).take(MAX_AUTHORS).collect();
     if authors.len() < 2 {
@@ -174,7 +174,7 @@ fn authors_of_posts(tree: &mut Tree) {
     for id in authors {
         let name = tree.text(id, MAX_AUTHOR_BYTES * 2);
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
-        // The highest element around that is one line: its siblings are the post.
+        // The highest element around the name that is still one line. Its siblings are the post.
         let mut line = id;
         let mut around = 0;
         while around < MAX_AROUND

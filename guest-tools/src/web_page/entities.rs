@@ -7,7 +7,7 @@ use super::tokens::InAttribute;
 /// The longest name of a reference, in bytes.
 const MAX_NAME_BYTES: usize = 32;
 
-/// Replaces the references of a text.
+/// Replaces the references in a text.
 pub(super) fn decode(text: &str, place: InAttribute) -> String {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text;
@@ -24,7 +24,8 @@ pub(super) fn decode(text: &str, place: InAttribute) -> String {
     decoded
 }
 
-/// Appends what the reference at the beginning stands for; returns its length, 0 where there is none.
+/// Appends the characters of the reference at the beginning. Returns the reference's length, or 0 if there is
+/// none.
 fn reference(text: &str, place: InAttribute, decoded: &mut String) -> usize {
     let bytes = text.as_bytes();
     if bytes.get(1) == Some(&b'#') {
@@ -42,12 +43,12 @@ fn reference(text: &str, place: InAttribute, decoded: &mut String) -> usize {
         let followed = matches!(bytes.get(1 + length), Some(b'='));
         return if !ended && !followed && push(&text[1..whole], decoded) { whole } else { 0 };
     }
-    // The longest name without `;` that is a beginning of this one: `&ampx` is `&x`. Such names have at most six
-    // letters.
+    // Finds the longest beginning of the name that is valid without `;`: `&ampx` is `&x`. Such names have at
+    // most six letters.
     (2..=length.min(6)).rev().find(|end| push(&text[1..=*end], decoded)).map_or(0, |end| 1 + end)
 }
 
-/// Appends the characters of a name; the table also has beginnings of names, with no character.
+/// Appends the characters of a name. The table also lists beginnings of names, which have no characters.
 fn push(name: &str, decoded: &mut String) -> bool {
     let Some((first, second)) = NAMED_ENTITIES.get(name) else { return false };
     let characters =
@@ -56,7 +57,7 @@ fn push(name: &str, decoded: &mut String) -> bool {
     characters[0].is_some()
 }
 
-/// A reference by number.
+/// Appends the character of a numeric reference.
 fn numeric(text: &str, decoded: &mut String) -> usize {
     let hexadecimal = matches!(text.as_bytes().get(2), Some(b'x' | b'X'));
     let begin = if hexadecimal { 3 } else { 2 };
@@ -73,7 +74,7 @@ fn numeric(text: &str, decoded: &mut String) -> usize {
     end + usize::from(text.as_bytes().get(end) == Some(&b';'))
 }
 
-/// The character of a number; the numbers 128 to 159 mean windows-1252, as browsers read them.
+/// The character of a number. As in browsers, the numbers 128 to 159 mean windows-1252.
 fn character_of(code: u32) -> char {
     if let Ok(byte @ 0x80..=0x9f) = u8::try_from(code) {
         let bytes = [byte];

@@ -1,6 +1,6 @@
-//! Text that Markdown would take for marks, escaped; and code between its backticks.
+//! Escapes text for Markdown, and puts code between backticks.
 
-/// Appends a word, with what Markdown would take for a mark escaped.
+/// Appends a word. Characters that Markdown would read as marks are escaped.
 pub(super) fn push_escaped(text: &mut String, word: &str, at_start: bool) {
     let ordered = word.trim_start_matches(|digit: char| digit.is_ascii_digit());
     let marker = matches!(word, "+" | "-" | ">") || word.bytes().all(|byte| byte == b'#' || byte == b'=');
@@ -28,12 +28,12 @@ pub(super) fn push_escaped(text: &mut String, word: &str, at_start: bool) {
     }
 }
 
-/// A link's label, which cannot end early.
+/// Escapes a link's label, so that its text cannot end the label.
 pub(super) fn escape_label(label: &str) -> String {
     label.replace("](", "]\\(")
 }
 
-/// A line of plain text: what Markdown would take for a mark, a link or a tag is escaped.
+/// Escapes a line of plain text: it can form no mark, link or tag of Markdown.
 pub(crate) fn escape_line(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut characters = line.chars().peekable();
@@ -51,18 +51,18 @@ pub(crate) fn escape_line(line: &str) -> String {
     text
 }
 
-/// A link's target, which cannot end early.
+/// Escapes a link's target, so that its text cannot end the target.
 pub(crate) fn escape_target(target: &str) -> String {
     target.replace('(', "%28").replace(')', "%29").replace(' ', "%20").replace(['<', '>', '\n'], "")
 }
 
-/// The longest run of backticks.
+/// The length of the longest run of backticks.
 pub(super) fn longest_run(text: &str) -> usize {
     let runs = text.split(|character| character != '`').map(str::len);
     runs.max().unwrap_or(0)
 }
 
-/// Code within a line, between more backticks than it has.
+/// Writes code within a line, between a longer run of backticks than the code has.
 pub(super) fn code_span(content: &str) -> String {
     let mark = "`".repeat(longest_run(content) + 1);
     let pad = if content.starts_with('`') || content.ends_with('`') { " " } else { "" };

@@ -1,6 +1,6 @@
-//! Elements that a browser does not show, as far as the element itself says so.
+//! Elements that a browser does not show, judged by the element alone.
 //!
-//! Style sheets are not read: text that only they hide stays.
+//! Style sheets are not read. Text that only a style sheet hides stays.
 
 use super::tree::{NodeId, Tree};
 
@@ -18,7 +18,7 @@ pub(super) fn is_hidden(tree: &Tree, id: NodeId) -> bool {
         || is_pixel(tree, id)
 }
 
-/// An image that only counts visitors.
+/// Whether an image only counts visitors.
 fn is_pixel(tree: &Tree, id: NodeId) -> bool {
     let tiny = |name| {
         tree.attribute(id, name).is_some_and(|value| matches!(value.trim(), "0" | "1" | "0px" | "1px"))
@@ -53,7 +53,7 @@ pub(super) fn hides(style: &str) -> bool {
             }
             "filter" if value.contains("opacity(0)") || value.contains("opacity(0%)") => return true,
             "color" | "-webkit-text-fill-color" => transparent |= is_transparent(value),
-            // The letters let the background through.
+            // The background shows through the letters.
             "background-clip" | "-webkit-background-clip" => painted |= value == "text",
             "clip" if value.starts_with("rect(") && is_empty_rectangle(value) => return true,
             "clip-path" if EMPTY_SHAPES.iter().any(|shape| value.starts_with(shape)) => return true,
@@ -71,7 +71,7 @@ pub(super) fn hides(style: &str) -> bool {
     (zero_size && clipped) || (absolute && outside) || (transparent && !painted)
 }
 
-/// Shapes of a clip that leave nothing.
+/// Clip shapes that leave nothing visible.
 const EMPTY_SHAPES: [&str; 4] = ["inset(50%", "inset(100%", "circle(0", "ellipse(0"];
 
 fn is_tiny(value: &str) -> bool {
@@ -104,7 +104,7 @@ fn is_transparent(value: &str) -> bool {
     value == "transparent" || opacity.and_then(|part| number(part.trim())).is_some_and(|part| part < 0.05)
 }
 
-/// A style with its escapes read (CSS Syntax, section 4.3.7): `d\69splay` is `display`.
+/// Decodes the escapes of a style (CSS Syntax, section 4.3.7): `d\69splay` is `display`.
 fn unescaped(style: &str) -> String {
     const MAX_DIGITS: usize = 6;
     let mut plain = String::with_capacity(style.len());

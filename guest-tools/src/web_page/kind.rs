@@ -1,10 +1,10 @@
 //! The kind of a body, by its `Content-Type` and its first bytes.
 //!
-//! The bytes decide where they are unmistakable (PDF, images); the header decides between texts.
+//! The bytes decide where they are unmistakable (PDF, images). The header decides between kinds of text.
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
-/// What a body is.
+/// The kind of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyKind {
     /// HTML, or XHTML.
@@ -13,7 +13,7 @@ pub(super) enum BodyKind {
     Text,
     /// XML, which declares its encoding.
     Xml,
-    /// An image that models take.
+    /// An image of a type that models accept.
     Image,
     /// A PDF file.
     Pdf,
@@ -49,7 +49,7 @@ impl MediaType {
         Self { essence: if well_formed { essence } else { String::new() }, charset }
     }
 
-    /// Whether the text is UTF-16, in which every other byte may be 0.
+    /// Whether the text is UTF-16, in which every second byte may be 0.
     fn is_wide(&self) -> bool {
         let encoding = self.charset.as_deref().and_then(|label| Encoding::for_label(label.as_bytes()));
         encoding.is_some_and(|encoding| encoding == UTF_16LE || encoding == UTF_16BE)
@@ -68,7 +68,7 @@ pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (BodyKind, String) {
         _ if essence.ends_with("+xml") => Some(BodyKind::Xml),
         _ if essence.starts_with("text/") || essence.ends_with("+json") => Some(BodyKind::Text),
         _ if TEXT_TYPES.contains(&essence) => Some(BodyKind::Text),
-        // Names that say no more than "bytes": the bytes decide.
+        // These types say only "bytes", so the bytes decide.
         "" | "application/octet-stream" | "application/unknown" | "unknown/unknown" | "*/*" => None,
         _ => Some(BodyKind::Other),
     };
@@ -78,8 +78,8 @@ pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (BodyKind, String) {
         {
             (BodyKind::Other, known(essence))
         }
-        // Servers send pages as plain text by mistake, but text/plain that begins like a page is most often
-        // its source, asked for as such.
+        // Some servers send pages as plain text by mistake. But `text/plain` that begins like a page is
+        // usually source code that was requested as text.
         Some(kind) => (kind, known(essence)),
         None => by_text(bytes, essence),
     }
@@ -107,7 +107,7 @@ fn known(essence: &str) -> String {
     if essence.is_empty() { "application/octet-stream".to_owned() } else { essence.to_owned() }
 }
 
-/// The kinds that their first bytes name.
+/// The kinds that are known by their first bytes.
 fn by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
     let is_webp = bytes.len() > 12 && bytes.starts_with(b"RIFF") && &bytes[8..12] == b"WEBP";
     Some(match bytes {
@@ -120,7 +120,7 @@ fn by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
     })
 }
 
-/// The kind of a body whose header says nothing.
+/// The kind of a body whose header names no type.
 fn by_text(bytes: &[u8], essence: &str) -> (BodyKind, String) {
     if is_binary(bytes, NO_CONTROLS) {
         return (BodyKind::Other, known(essence));
@@ -135,7 +135,7 @@ fn by_text(bytes: &[u8], essence: &str) -> (BodyKind, String) {
     (BodyKind::Text, "text/plain".to_owned())
 }
 
-/// Whether a text begins as pages do, after comments; or, for XHTML, has `<html` near.
+/// Whether a text begins like a page, after comments. XHTML needs `<html` in its beginning.
 fn begins_html(start: &[u8]) -> bool {
     let mut start = start;
     while let Some(rest) = start.strip_prefix(b"<!--") {
@@ -172,13 +172,13 @@ fn begins_html(start: &[u8]) -> bool {
     })
 }
 
-/// How many control characters make a body binary, in thousandths of its beginning: where it is said to be text, a
-/// stray one is a fault of the page.
+/// Allowed control characters per thousand bytes of a body that is declared as text. A few are errors of the
+/// page.
 const MAX_CONTROLS_PER_MILLE: usize = 50;
 const NO_CONTROLS: usize = 0;
 
-/// Whether the first bytes are no text in any encoding: control characters that no text has. UTF-16 has NUL
-/// bytes, and is known by its byte order mark.
+/// Whether the first bytes are not text, judged by control characters. UTF-16 has NUL bytes and is known by
+/// its byte order mark.
 fn is_binary(bytes: &[u8], allowed: usize) -> bool {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return false;

@@ -1,4 +1,4 @@
-//! The targets of links and images: absolute, and of harmless schemes only.
+//! The targets of links and images: absolute, and with harmless schemes only.
 
 use url::Url;
 
@@ -12,7 +12,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// For a page at this address, whose `<base>` may name another.
+    /// Resolves against a page's address, or against the `<base>` that the page names.
     pub(super) fn new(page: &str, base: Option<&str>) -> Self {
         let page = Url::parse(page).ok();
         let base = match (&page, base) {
@@ -24,7 +24,8 @@ impl Links {
         Self { base: base.or(page) }
     }
 
-    /// The absolute target; nothing for schemes that a reader cannot follow, such as `javascript:` and `data:`.
+    /// The absolute target. `None` for schemes that a reader cannot follow, such as `javascript:` and
+    /// `data:`.
     pub(super) fn absolute(&self, target: &str) -> Option<String> {
         let target = target.trim();
         if target.is_empty() || target.len() > MAX_TARGET_BYTES {

@@ -1,28 +1,29 @@
 //! A tree as Markdown, or as plain text of the same shape.
 //!
-//! Walks the tree without recursion. An element that changes its content's form (a quote, a list item, a cell)
-//! opens a frame that collects the content; frames of one kind have a bounded depth, so that the work is linear.
+//! The tree is walked without recursion. An element that changes the form of its content (a quote, a list
+//! item, a cell) opens a frame, which collects the content. Frames of one kind have a bounded depth, so the
+//! work is linear.
 
 use super::{
     characters::visible,
     escape::{code_span, escape_label, escape_target, longest_run, push_escaped},
     links::Links,
-    table::{Table, is_layout},
-    tree::{NodeData, NodeId, Step, Tree},
+    table::{HtmlTable, is_layout},
+    tree::{NodeData, NodeId, WalkEvent, Tree},
 };
 
-/// Which form is written.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Markdown,
-    /// Without marks: the words, line breaks and the shape of lists and tables.
+    /// Words, line breaks, lists and tables without Markdown's marks.
     Text,
 }
 
 /// The deepest nesting of quotes and lists that is shown.
 const MAX_QUOTES: usize = 12;
 
-/// What a frame makes of its content.
+/// The kind of a frame.
 #[derive(Debug)]
 pub(super) enum Form {
     Page,
@@ -41,7 +42,7 @@ pub(super) enum Form {
 struct Frame {
     form: Form,
     text: String,
-    /// The element that closes it.
+    /// The element whose end closes the frame.
     id: NodeId,
     /// Whether a space comes before the next word.
     space: bool,
@@ -60,8 +61,8 @@ pub(super) fn write(tree: &Tree, from: NodeId, links: &Links, style: Style) -> S
     let mut writer = Writer { tree, links, style, frames: vec![page], lists: Vec::new(), tables: Vec::new() };
     for step in tree.walk(from) {
         match step {
-            Step::Open(id) => writer.open(id),
-            Step::Close(id) => writer.close(id),
+            WalkEvent::Open(id) => writer.open(id),
+            WalkEvent::Close(id) => writer.close(id),
         }
     }
     let mut text = writer.frames.swap_remove(0).text;
@@ -75,7 +76,7 @@ struct Writer<'a> {
     style: Style,
     frames: Vec<Frame>,
     lists: Vec<List>,
-    tables: Vec<(NodeId, Table)>,
+    tables: Vec<(NodeId, HtmlTable)>,
 }
 
 impl Writer<'_> {
@@ -185,7 +186,7 @@ impl Writer<'_> {
         self.paragraph();
         let in_cell = self.count(|form| matches!(form, Form::Cell { .. })) > 0;
         if !in_cell && !is_layout(self.tree, id) {
-            self.tables.push((id, Table::default()));
+            self.tables.push((id, HtmlTable::default()));
         }
     }
 
@@ -200,7 +201,7 @@ impl Writer<'_> {
     fn open_cell(&mut self, id: NodeId, name: &str) {
         let in_cell = self.count(|form| matches!(form, Form::Cell { .. })) > 0;
         if self.tables.is_empty() || in_cell {
-            // A layout table: cells are blocks.
+            // The cells of a layout table are blocks.
             self.paragraph();
             return;
         }
@@ -247,12 +248,12 @@ impl Writer<'_> {
     }
 
     fn top(&mut self) -> &mut Frame {
-        // The page's frame is never popped.
+        // The page's own frame is never popped.
         let last = self.frames.len() - 1;
         &mut self.frames[last]
     }
 
-    /// Writes a text, its white space collapsed unless it is code.
+    /// Writes a text. Its white space is collapsed unless it is code.
     fn text(&mut self, text: &str) {
         let text = visible(text);
         let style = self.style;
@@ -294,7 +295,7 @@ impl Writer<'_> {
         self.top().text.push_str(text);
     }
 
-    /// Ends the line, where one has begun.
+    /// Ends the line if one has begun.
     fn line(&mut self) {
         if self.in_code() {
             return;
@@ -308,7 +309,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Ends the paragraph, where one has begun.
+    /// Ends the paragraph if one has begun.
     fn paragraph(&mut self) {
         if self.count(|form| matches!(form, Form::Code { .. })) > 0 {
             let frame = self.top();
@@ -342,7 +343,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Ends a frame: its content, in its form, goes to the frame below.
+    /// Ends a frame. Its content is appended to the frame below, in the form of its kind.
     fn pop(&mut self) {
         let Some(Frame { form, text, space, .. }) = self.frames.pop() else { return };
         let markdown = self.style == Style::Markdown;
@@ -419,7 +420,7 @@ impl Writer<'_> {
             return;
         }
         let leading = text.starts_with(' ');
-        // A mark around blocks would not close; blocks in it stay blocks.
+        // A mark around blocks would not close, so blocks stay without it.
         let blocks = content.contains("\n\n");
         let below = self.top();
         below.space = below.space || leading;
@@ -440,7 +441,7 @@ impl Writer<'_> {
     }
 }
 
-/// Elements that begin on a line of their own.
+/// Whether an element begins on its own line.
 pub(super) fn is_block(name: &str) -> bool {
     matches!(
         name,

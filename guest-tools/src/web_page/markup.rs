@@ -3,21 +3,21 @@
 use super::{
     characters::visible,
     links::Links,
-    tree::{NodeData, ROOT, Step, Tree, VOID},
+    tree::{NodeData, ROOT, WalkEvent, Tree, VOID},
 };
 
-/// The attributes of the format `html`. Others serve scripts and styles.
+/// The attributes that the format `html` keeps. The others serve scripts and styles.
 const SHOWN: [&str; 18] = [
     "href", "src", "alt", "title", "class", "id", "name", "colspan", "rowspan", "start", "lang", "dir",
     "datetime", "type", "value", "rel", "role", "itemprop",
 ];
 
-/// The whole tree, with all attributes: what the extractor reads.
+/// The whole tree with all attributes, for the extractor.
 pub(super) fn source(tree: &Tree) -> String {
     write(tree, |_, value| Some(value.to_owned()))
 }
 
-/// The tree as a reader gets it: links absolute, without handlers and styles.
+/// The tree for a reader: with absolute links, without handlers and styles.
 pub(super) fn shown(tree: &Tree, links: &Links) -> String {
     write(tree, |name, value| match name {
         "href" | "src" => links.absolute(value),
@@ -30,7 +30,7 @@ fn write(tree: &Tree, attribute: impl Fn(&str, &str) -> Option<String>) -> Strin
     let mut html = String::new();
     for step in tree.walk(ROOT) {
         match step {
-            Step::Open(id) => match tree.data(id) {
+            WalkEvent::Open(id) => match tree.data(id) {
                 NodeData::Text(text) => escape(&visible(text), &mut html),
                 NodeData::Element { name, attributes } if !name.is_empty() => {
                     html.push('<');
@@ -48,7 +48,7 @@ fn write(tree: &Tree, attribute: impl Fn(&str, &str) -> Option<String>) -> Strin
                 }
                 NodeData::Element { .. } => {}
             },
-            Step::Close(id) => {
+            WalkEvent::Close(id) => {
                 let name = tree.name(id);
                 if !name.is_empty() && !VOID.contains(&name) {
                     html.push_str("</");
@@ -61,7 +61,7 @@ fn write(tree: &Tree, attribute: impl Fn(&str, &str) -> Option<String>) -> Strin
     html
 }
 
-/// A name, without what would end it.
+/// Appends a name without the characters that would end it.
 fn push_name(name: &str, html: &mut String) {
     html.extend(name.chars().filter(|character| character.is_alphanumeric() || "-_:.".contains(*character)));
 }

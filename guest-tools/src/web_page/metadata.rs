@@ -12,7 +12,7 @@ const MAX_METAS: usize = 200;
 
 /// The metadata of a page.
 #[derive(Debug)]
-pub(super) struct Metadata {
+pub(super) struct PageMetadata {
     pub(super) title: Option<String>,
     pub(super) base: Option<String>,
     /// Title and `<meta>` elements as markup, for the extractor.
@@ -20,7 +20,7 @@ pub(super) struct Metadata {
 }
 
 /// Reads the metadata of a tree that still has its head.
-pub(super) fn read(tree: &Tree) -> Metadata {
+pub(super) fn read(tree: &Tree) -> PageMetadata {
     let (mut title, mut heading, mut base, mut named) = (None, None, None, None);
     let mut head = String::new();
     let mut metas = 0;
@@ -48,7 +48,7 @@ pub(super) fn read(tree: &Tree) -> Metadata {
         push_escaped(title, &mut head);
         head.push_str("</title>");
     }
-    Metadata { title, base, head }
+    PageMetadata { title, base, head }
 }
 
 /// Whether an element lies in a drawing or a formula, whose titles are their own.

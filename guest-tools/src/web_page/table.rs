@@ -1,28 +1,28 @@
-//! Tables: which ones hold data, and how their rows are written.
+//! Tables: whether they hold data, and how their rows are written.
 
 use super::{
     markdown::Style,
-    tree::{NodeId, Step, Tree},
+    tree::{NodeId, WalkEvent, Tree},
 };
 
-/// The widest cell that is filled up for a `colspan`, in columns.
+/// The most columns that a `colspan` is filled up to.
 const MAX_SPAN: usize = 20;
 
-/// The most cells in a row that get a column.
+/// The most cells of a row that get a column.
 const MAX_COLUMNS: usize = 64;
 
-/// The longest text of a cell of data, in bytes; a longer one is a part of a page.
+/// The longest text of a data cell, in bytes. A longer cell is a part of a page.
 const MAX_CELL_BYTES: usize = 2000;
 
 /// The rows of a table.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct HtmlTable {
     rows: Vec<Vec<String>>,
-    /// Whether all cells of the first row are headings.
+    /// Whether all cells of the first row are header cells.
     headed: bool,
 }
 
-impl Table {
+impl HtmlTable {
     pub(super) fn begin_row(&mut self) {
         self.rows.push(Vec::new());
     }
@@ -45,11 +45,11 @@ impl Table {
         }
     }
 
-    /// The rows as lines. The first row is the head, as Markdown has no table without one.
+    /// Writes the rows as lines. The first row is the header, since Markdown requires one.
     pub(super) fn write(mut self, style: Style) -> String {
         self.rows.retain(|row| row.iter().any(|cell| !cell.is_empty()));
         let width = self.rows.iter().map(Vec::len).max().unwrap_or(0).min(MAX_COLUMNS);
-        // One long row of a long table must not multiply its length.
+        // One long row must not multiply the length of a long table.
         let cells: usize = self.rows.iter().map(Vec::len).sum();
         let filled = self.rows.len().saturating_mul(width) <= 4 * cells + 1000;
         let mut text = String::new();
@@ -81,7 +81,7 @@ impl Table {
     }
 }
 
-/// Whether a table arranges parts of a page instead of showing data.
+/// Whether a table only arranges parts of a page.
 pub(super) fn is_layout(tree: &Tree, id: NodeId) -> bool {
     if matches!(tree.attribute(id, "role"), Some("presentation" | "none")) {
         return true;
@@ -89,7 +89,7 @@ pub(super) fn is_layout(tree: &Tree, id: NodeId) -> bool {
     let (mut rows, mut cells, mut widest, mut bytes, mut headings) =
         (0_usize, 0_usize, 0_usize, 0_usize, 0_usize);
     for step in tree.walk(id) {
-        let Step::Open(inner) = step else { continue };
+        let WalkEvent::Open(inner) = step else { continue };
         match tree.name(inner) {
             "table" if inner != id => return true,
             "tr" => {

@@ -1,14 +1,16 @@
-//! The tokens of an HTML text: tags, texts and nothing else.
+//! The tokens of an HTML text: tags and texts.
 //!
-//! Each byte is looked at a bounded number of times, and a tag has a bounded number of attributes, so that the
-//! time is linear in the length for every input. Comments, doctypes and processing instructions are skipped.
+//! Each byte is examined a bounded number of times, and a tag has a bounded number of attributes. So the time
+//! is linear for every input. Comments, doctypes and processing instructions are skipped.
 
 use super::{entities::decode, hidden};
 
-/// The most attributes of a tag; further ones are skipped. Known parsers compare each with all before it.
+/// The most attributes of a tag; further ones are skipped. Other parsers compare each attribute with all
+/// before it.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// The longest attribute value that is kept, in bytes. Longer ones are embedded images and state of scripts.
+/// The longest attribute value that is kept, in bytes. Longer values are embedded images and state of
+/// scripts.
 const MAX_VALUE_BYTES: usize = 8 << 10;
 
 /// The longest tag or attribute name, in bytes; longer names are cut.
@@ -19,7 +21,7 @@ pub(super) type Attribute = (String, String);
 
 /// A token.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Token {
+pub(super) enum HtmlToken {
     /// A start tag: its name in lower case, its attributes, and whether it ends with `/>`.
     Start { name: String, attributes: Vec<Attribute>, closed: bool },
     /// An end tag: its name in lower case.
@@ -30,19 +32,19 @@ pub(super) enum Token {
 
 /// Splits a text into tokens.
 #[derive(Debug)]
-pub(super) struct Tokens<'a> {
+pub(super) struct HtmlTokens<'a> {
     text: &'a str,
     position: usize,
-    /// The element whose content is not markup, until its end tag.
+    /// The open element whose content is not markup.
     raw: Option<Raw>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Raw {
     name: &'static str,
-    /// Whether references are decoded in it.
+    /// Whether references in the content are decoded.
     decodes: bool,
-    /// Whether its content is dropped: scripts and styles.
+    /// Whether the content is dropped, as that of scripts and styles.
     dropped: bool,
 }
 
@@ -59,7 +61,7 @@ const RAW: [Raw; 9] = [
     Raw { name: "plaintext", decodes: false, dropped: false },
 ];
 
-impl<'a> Tokens<'a> {
+impl<'a> HtmlTokens<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self { text, position: 0, raw: None }
     }
@@ -68,8 +70,8 @@ impl<'a> Tokens<'a> {
         &self.text[self.position..]
     }
 
-    /// The content of a raw element, up to its end tag.
-    fn raw_text(&mut self, raw: Raw) -> Option<Token> {
+    /// Reads the content of a raw element, up to its end tag.
+    fn raw_text(&mut self, raw: Raw) -> Option<HtmlToken> {
         let rest = self.rest();
         let end = end_of_raw(rest, raw.name);
         self.position += end;
@@ -77,11 +79,11 @@ impl<'a> Tokens<'a> {
         if content.is_empty() || raw.dropped {
             return None;
         }
-        Some(Token::Text(if raw.decodes { decode(content, InAttribute::No) } else { content.to_owned() }))
+        Some(HtmlToken::Text(if raw.decodes { decode(content, InAttribute::No) } else { content.to_owned() }))
     }
 
-    /// The token at a `<`; nothing where it is skipped.
-    fn markup(&mut self) -> Option<Token> {
+    /// Reads the token at a `<`. `None` if it is skipped.
+    fn markup(&mut self) -> Option<HtmlToken> {
         let rest = self.rest();
         let bytes = rest.as_bytes();
         match bytes.get(1) {
@@ -93,7 +95,7 @@ impl<'a> Tokens<'a> {
                 self.position += 2;
                 let name = self.name();
                 self.attributes();
-                Some(Token::End(name))
+                Some(HtmlToken::End(name))
             }
             Some(b'/') => {
                 self.position += memchr::memchr(b'>', bytes).map_or(bytes.len(), |end| end + 1);
@@ -104,16 +106,16 @@ impl<'a> Tokens<'a> {
                 let name = self.name();
                 let (attributes, closed) = self.attributes();
                 self.raw = RAW.iter().find(|raw| raw.name == name).copied();
-                Some(Token::Start { name, attributes, closed })
+                Some(HtmlToken::Start { name, attributes, closed })
             }
             _ => {
                 self.position += 1;
-                Some(Token::Text("<".to_owned()))
+                Some(HtmlToken::Text("<".to_owned()))
             }
         }
     }
 
-    /// A tag's name.
+    /// Reads a tag's name.
     fn name(&mut self) -> String {
         let rest = self.rest();
         let end = rest.bytes().position(|byte| is_space(byte) || byte == b'>' || byte == b'/');
@@ -122,7 +124,7 @@ impl<'a> Tokens<'a> {
         rest[..rest.floor_char_boundary(end.min(MAX_NAME_BYTES))].to_ascii_lowercase()
     }
 
-    /// The attributes up to and with the `>`, and whether a `/` stood before it.
+    /// Reads the attributes up to and including the `>`. Returns whether a `/` stands before the `>`.
     fn attributes(&mut self) -> (Vec<Attribute>, bool) {
         let mut attributes: Vec<Attribute> = Vec::new();
         let mut closed = false;
@@ -139,7 +141,8 @@ impl<'a> Tokens<'a> {
             }
             closed = false;
             let (name, value) = self.attribute();
-            // A page could else put what hides an element behind many others.
+            // Attributes that hide an element always count. Otherwise a page could put one behind many
+            // others.
             let is_full = attributes.len() >= MAX_ATTRIBUTES && !hidden::HIDING.contains(&name.as_str());
             let known = is_full || attributes.iter().any(|(other, _)| *other == name);
             if !known && !is_unused(&name) {
@@ -149,11 +152,11 @@ impl<'a> Tokens<'a> {
         (attributes, closed)
     }
 
-    /// One attribute.
+    /// Reads one attribute.
     fn attribute(&mut self) -> Attribute {
         let rest = self.rest();
         let bytes = rest.as_bytes();
-        // A `=` at the beginning belongs to the name.
+        // A `=` at the beginning is a part of the name.
         let ends = |byte: &u8| is_space(*byte) || matches!(byte, b'=' | b'>' | b'/');
         let end = 1 + bytes[1..].iter().position(ends).unwrap_or(bytes.len() - 1);
         let end = rest.ceil_char_boundary(end);
@@ -190,10 +193,10 @@ impl<'a> Tokens<'a> {
     }
 }
 
-impl Iterator for Tokens<'_> {
-    type Item = Token;
+impl Iterator for HtmlTokens<'_> {
+    type Item = HtmlToken;
 
-    fn next(&mut self) -> Option<Token> {
+    fn next(&mut self) -> Option<HtmlToken> {
         loop {
             if self.position >= self.text.len() {
                 return None;
@@ -208,7 +211,7 @@ impl Iterator for Tokens<'_> {
             let end = memchr::memchr(b'<', rest.as_bytes()).unwrap_or(rest.len());
             if end > 0 {
                 self.position += end;
-                return Some(Token::Text(decode(&rest[..end], InAttribute::No)));
+                return Some(HtmlToken::Text(decode(&rest[..end], InAttribute::No)));
             }
             if let Some(token) = self.markup() {
                 return Some(token);
@@ -217,21 +220,21 @@ impl Iterator for Tokens<'_> {
     }
 }
 
-/// Whether no step reads an attribute of this name: most of a page's memory would go to such.
+/// Whether no step reads an attribute of this name. Such attributes would take most of a page's memory.
 fn is_unused(name: &str) -> bool {
     let data = name.starts_with("data-") && !matches!(name, "data-lang" | "data-language" | "data-src");
     let labels = name.starts_with("aria-") && name != "aria-hidden";
     data || labels || name.starts_with("on")
 }
 
-/// Whether a text is an attribute's value, where a reference without `;` before `=` is none.
+/// Whether a text is an attribute's value. There, a reference without `;` before `=` is not a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InAttribute {
     No,
     Yes,
 }
 
-/// Where the content of a raw element ends. A missing end tag ends it with the text.
+/// The end of a raw element's content. Without an end tag it is the end of the text.
 fn end_of_raw(text: &str, name: &str) -> usize {
     if name == "plaintext" {
         return text.len();
@@ -256,7 +259,7 @@ fn skipped(text: &str) -> usize {
     if let Some(comment) = bytes.strip_prefix(b"<!--") {
         return memchr::memmem::find(comment, b"-->").map_or(bytes.len(), |end| 4 + end + 3);
     }
-    // With `<![CDATA[`, which is a comment in HTML: a reader does not see its text.
+    // Also `<![CDATA[`, which HTML treats as a comment that is not shown.
     memchr::memchr(b'>', bytes).map_or(bytes.len(), |end| end + 1)
 }
 

@@ -1,14 +1,14 @@
-//! The tree of a page: an arena of nodes, built from tokens with the implied end tags of HTML.
+//! The tree of a page: an arena of nodes, built from tokens with HTML's implied end tags.
 //!
-//! Simpler than a browser's builder (no foster parents, no adoption agency), and bounded in exchange: depth and
-//! number of nodes have limits, past which tags are skipped and texts stay. The time is linear.
+//! The builder is simpler than a browser's (no foster parents, no adoption agency). Depth and number of nodes
+//! are limited; beyond the limits, tags are skipped and texts stay. The time is linear.
 
-use super::tokens::{Attribute, Token, Tokens};
+use super::tokens::{Attribute, HtmlToken, HtmlTokens};
 
-/// The deepest nesting of elements. Deeper tags are skipped, their text goes to the deepest element.
+/// The deepest nesting of elements. Deeper tags are skipped; their text is added to the deepest element.
 pub(super) const MAX_DEPTH: usize = 200;
 
-/// The most nodes of a tree, which takes up to 300 bytes for each. Past it tags are skipped, and texts stay.
+/// The most nodes of a tree. A node takes up to 300 bytes. Beyond the limit, tags are skipped and texts stay.
 pub(super) const MAX_NODES: usize = 100_000;
 
 /// A node's index in the arena.
@@ -17,11 +17,11 @@ pub(crate) type NodeId = u32;
 /// The root, an element without a name.
 pub(crate) const ROOT: NodeId = 0;
 
-/// A tree.
+/// The tree of a page.
 #[derive(Debug)]
 pub(crate) struct Tree {
     nodes: Vec<Node>,
-    /// Whether a bound was met, so that the tree lacks tags of the page.
+    /// Whether a limit was reached, so that tags of the page are missing.
     pub(super) cut: bool,
 }
 
@@ -39,9 +39,9 @@ pub(super) enum NodeData {
     Text(String),
 }
 
-/// A step of a walk over a tree.
+/// One event of a walk over a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum WalkEvent {
     /// A node begins.
     Open(NodeId),
     /// An element ends.
@@ -52,7 +52,7 @@ impl Tree {
     /// Builds the tree of a page.
     pub(crate) fn parse(html: &str) -> Self {
         let mut builder = Builder::new();
-        for token in Tokens::new(html) {
+        for token in HtmlTokens::new(html) {
             builder.take(token);
         }
         builder.tree
@@ -88,28 +88,28 @@ impl Tree {
         attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
     }
 
-    /// Every node below and with this one, in the order of the page, with the ends of elements. Never recurses.
+    /// All nodes from this one down, in the order of the page, with the ends of elements. Never recurses.
     pub(super) fn walk(&self, from: NodeId) -> Walk<'_> {
-        Walk { tree: self, steps: vec![Step::Open(from)] }
+        Walk { tree: self, steps: vec![WalkEvent::Open(from)] }
     }
 
     /// The elements in the order of the page.
     pub(crate) fn elements(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.walk(ROOT).filter_map(|step| match step {
-            Step::Open(id) if !self.name(id).is_empty() => Some(id),
+            WalkEvent::Open(id) if !self.name(id).is_empty() => Some(id),
             _ => None,
         })
     }
 
-    /// The text of a node and of all below it, at most about this many bytes. The number of steps has a bound as
-    /// well: elements may be empty.
+    /// The text of a node and of all nodes below it, of about `max_bytes` at most. The number of events is
+    /// bounded as well, since elements may be empty.
     pub(crate) fn text(&self, id: NodeId, max_bytes: usize) -> String {
         let mut text = String::new();
         for step in self.walk(id).take(64 + max_bytes * 2) {
             if text.len() >= max_bytes {
                 break;
             }
-            if let Step::Open(id) = step
+            if let WalkEvent::Open(id) = step
                 && let NodeData::Text(part) = self.data(id)
             {
                 text.push_str(part);
@@ -118,13 +118,13 @@ impl Tree {
         text
     }
 
-    /// Takes a node out of the tree, with all below it.
+    /// Removes a node with everything below it.
     pub(super) fn remove(&mut self, id: NodeId) {
         self.nodes[id as usize].children.clear();
         self.nodes[id as usize].data = NodeData::Text(String::new());
     }
 
-    /// Puts other nodes in place of an element's children.
+    /// Replaces an element's children.
     pub(super) fn set_children(&mut self, id: NodeId, children: Vec<NodeId>) {
         self.nodes[id as usize].children = children;
     }
@@ -136,9 +136,9 @@ impl Tree {
         id
     }
 
-    /// Makes a node that is a child of no element yet.
+    /// Makes a node that is not yet any element's child.
     pub(super) fn create(&mut self, parent: NodeId, data: NodeData) -> NodeId {
-        // Bounded by `MAX_NODES` and the few that later steps add.
+        // `MAX_NODES` bounds the number, apart from the few nodes that later steps add.
         let id = NodeId::try_from(self.nodes.len()).unwrap_or(NodeId::MAX);
         self.nodes.push(Node { data, parent, children: Vec::new() });
         id
@@ -149,15 +149,15 @@ impl Tree {
     }
 }
 
-/// The steps of a walk.
+/// A walk over a tree.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     tree: &'a Tree,
-    steps: Vec<Step>,
+    steps: Vec<WalkEvent>,
 }
 
 impl Walk<'_> {
-    /// Leaves out what lies below the element that was just opened, and its end.
+    /// Skips the content and the end of the element that was just opened.
     pub(super) fn leave(&mut self, id: NodeId) {
         let children = self.tree.children(id).len();
         self.steps.truncate(self.steps.len() - children - 1);
@@ -165,15 +165,15 @@ impl Walk<'_> {
 }
 
 impl Iterator for Walk<'_> {
-    type Item = Step;
+    type Item = WalkEvent;
 
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<WalkEvent> {
         let step = self.steps.pop()?;
-        if let Step::Open(id) = step
+        if let WalkEvent::Open(id) = step
             && let NodeData::Element { .. } = self.tree.data(id)
         {
-            self.steps.push(Step::Close(id));
-            self.steps.extend(self.tree.children(id).iter().rev().map(|child| Step::Open(*child)));
+            self.steps.push(WalkEvent::Close(id));
+            self.steps.extend(self.tree.children(id).iter().rev().map(|child| WalkEvent::Open(*child)));
         }
         Some(step)
     }
@@ -181,9 +181,9 @@ impl Iterator for Walk<'_> {
 
 struct Builder {
     tree: Tree,
-    /// The open elements, the root first.
+    /// The open elements, beginning with the root.
     open: Vec<NodeId>,
-    /// How many tags past the depth limit are open.
+    /// The number of open tags beyond the depth limit.
     overflow: usize,
 }
 
@@ -198,18 +198,18 @@ impl Builder {
         self.open.last().copied().unwrap_or(ROOT)
     }
 
-    fn take(&mut self, token: Token) {
+    fn take(&mut self, token: HtmlToken) {
         match token {
-            Token::Text(text) => self.text(&text),
-            Token::End(name) => self.end(&name),
-            Token::Start { name, attributes, closed } => self.start(name, attributes, closed),
+            HtmlToken::Text(text) => self.text(&text),
+            HtmlToken::End(name) => self.end(&name),
+            HtmlToken::Start { name, attributes, closed } => self.start(name, attributes, closed),
         }
     }
 
     fn text(&mut self, text: &str) {
         let parent = self.current();
         let last = self.tree.children(parent).last().copied();
-        // Neighbouring texts are one node: skipped tags and lone `<` would make many.
+        // Merges neighbouring texts into one node, since skipped tags and single `<` would make many.
         if let Some(last) = last
             && let NodeData::Text(before) = self.tree.data_mut(last)
         {
@@ -221,7 +221,7 @@ impl Builder {
 
     fn start(&mut self, name: String, attributes: Vec<Attribute>, closed: bool) {
         if matches!(name.as_str(), "html" | "body" | "head") {
-            // Their attributes matter (hidden bodies do not: a page shows its body by a script).
+            // Their attributes matter, except those that hide a body: scripts show it again.
             return;
         }
         self.close_implied(&name);
@@ -237,12 +237,12 @@ impl Builder {
         }
     }
 
-    /// Whether an open element is of SVG or MathML, where `/>` ends an element.
+    /// Whether an SVG or MathML element is open. There, `/>` ends an element.
     fn in_foreign(&self) -> bool {
         self.open.iter().rev().take(16).any(|id| matches!(self.tree.name(*id), "svg" | "math"))
     }
 
-    /// Closes what a start tag closes without an end tag.
+    /// Closes the elements that a start tag closes implicitly.
     fn close_implied(&mut self, name: &str) {
         let (closed, barriers): (&[&str], &[&str]) = match name {
             "li" => (&["li"], &["ul", "ol", "menu", "table"]),
@@ -278,7 +278,7 @@ impl Builder {
             "br" => self.start("br".to_owned(), Vec::new(), false),
             "html" | "body" | "head" => {}
             _ => {
-                // A cell's content cannot close what is around the table.
+                // The content of a cell cannot close elements around the table.
                 let found = self.open.iter().enumerate().skip(1).rev();
                 let found = found
                     .map(|(at, id)| (at, self.tree.name(*id)))
@@ -301,7 +301,7 @@ fn is_table_part(name: &str) -> bool {
     matches!(name, "td" | "th" | "tr" | "thead" | "tbody" | "tfoot" | "table")
 }
 
-/// Elements without content.
+/// Elements that cannot have content.
 pub(super) const VOID: [&str; 17] = [
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
     "wbr", "frame", "keygen", "basefont",

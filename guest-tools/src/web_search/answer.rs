@@ -1,14 +1,14 @@
-//! The answers of the providers, in their own formats, read into one.
+//! Reads the providers' answers, each in its own format, into one form.
 
 use serde_json::Value;
 
 use super::{duckduckgo, refusal};
 use crate::web_page::tree::{ROOT, Tree};
 
-/// The most results of an answer that are looked at. Providers send up to about 50.
+/// The most results of an answer that are examined. Providers send up to about 50.
 pub(super) const MAX_CONSIDERED: usize = 1_000;
 
-/// The interface of a provider.
+/// The search provider, whose format is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SearchProvider {
     Searxng,
@@ -18,36 +18,36 @@ pub(super) enum SearchProvider {
     Duckduckgo,
 }
 
-/// A result as the provider wrote it: nothing in it is checked.
+/// A result as the provider wrote it. Nothing in it is checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ProviderResult {
     pub(super) title: String,
     pub(super) url: String,
     pub(super) snippet: String,
     pub(super) published: Option<String>,
 }
 
-/// An answer.
+/// A provider's answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ProviderAnswer {
-    pub(super) found: Vec<Found>,
-    /// The engines behind the provider that did not answer, as it names them.
-    pub(super) silent: Vec<String>,
+    pub(super) found: Vec<ProviderResult>,
+    /// The search engines behind the provider that did not answer, as the provider names them.
+    pub(super) unresponsive: Vec<String>,
 }
 
-/// Where a provider's JSON has what is needed of a result.
-struct Fields {
+/// The keys of a result in a provider's JSON.
+struct ResultFields {
     title: &'static str,
     url: &'static str,
     snippet: &'static str,
     /// A JSON pointer (RFC 6901).
     published: &'static str,
-    texts: Texts,
+    texts: TextFormat,
 }
 
-/// What the texts of a result are.
+/// The format of a result's texts.
 #[derive(Clone, Copy)]
-enum Texts {
+enum TextFormat {
     Plain,
     /// With tags and character references.
     Html,
@@ -68,7 +68,7 @@ impl SearchProvider {
     /// Reads an answer.
     ///
     /// # Errors
-    /// The reason why it is none, in words.
+    /// The reason, as text, if the bytes are not an answer of this provider.
     pub(super) fn read(self, bytes: &[u8]) -> Result<ProviderAnswer, String> {
         if self == Self::Duckduckgo {
             return duckduckgo::read(&String::from_utf8_lossy(bytes));
@@ -93,7 +93,7 @@ impl SearchProvider {
         };
         let fields = self.fields();
         let found = results.iter().take(MAX_CONSIDERED).map(|result| fields.read(result)).collect();
-        Ok(ProviderAnswer { found, silent: self.silent(&answer) })
+        Ok(ProviderAnswer { found, unresponsive: self.unresponsive(&answer) })
     }
 
     /// The list of results.
@@ -105,7 +105,7 @@ impl SearchProvider {
         })
     }
 
-    /// Whether an answer without a list says so: two providers leave an empty list out.
+    /// Whether an answer without a list states that there are no results. Two providers omit an empty list.
     fn is_without_results(self, answer: &Value) -> bool {
         match self {
             Self::Brave => answer["type"] == "search" && answer["web"].is_null(),
@@ -114,7 +114,7 @@ impl SearchProvider {
         }
     }
 
-    fn fields(self) -> Fields {
+    fn fields(self) -> ResultFields {
         let (title, url, snippet) = match self {
             Self::Searxng | Self::Tavily | Self::Duckduckgo => ("title", "url", "content"),
             Self::Brave => ("title", "url", "description"),
@@ -126,12 +126,12 @@ impl SearchProvider {
             Self::Tavily => "/published_date",
             Self::Google => "/pagemap/metatags/0/article:published_time",
         };
-        let texts = if self == Self::Brave { Texts::Html } else { Texts::Plain };
-        Fields { title, url, snippet, published, texts }
+        let texts = if self == Self::Brave { TextFormat::Html } else { TextFormat::Plain };
+        ResultFields { title, url, snippet, published, texts }
     }
 
-    /// The engines that did not answer, as pairs of a name and a reason.
-    fn silent(self, answer: &Value) -> Vec<String> {
+    /// The engines that did not answer. Each is a pair of a name and a reason.
+    fn unresponsive(self, answer: &Value) -> Vec<String> {
         let Some(engines) = answer["unresponsive_engines"].as_array().filter(|_| self == Self::Searxng)
         else {
             return Vec::new();
@@ -144,11 +144,11 @@ impl SearchProvider {
     }
 }
 
-impl Fields {
-    /// Reads a result. A value that is no text counts as missing.
-    fn read(&self, result: &Value) -> Found {
+impl ResultFields {
+    /// Reads a result. A value that is not text counts as missing.
+    fn read(&self, result: &Value) -> ProviderResult {
         let text = |key: &str| result[key].as_str().map(|text| self.texts.read(text)).unwrap_or_default();
-        Found {
+        ProviderResult {
             title: text(self.title),
             url: result[self.url].as_str().unwrap_or_default().to_owned(),
             snippet: text(self.snippet),
@@ -157,7 +157,7 @@ impl Fields {
     }
 }
 
-impl Texts {
+impl TextFormat {
     fn read(self, text: &str) -> String {
         match self {
             Self::Plain => text.to_owned(),

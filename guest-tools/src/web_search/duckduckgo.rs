@@ -1,12 +1,12 @@
-//! The page of results that DuckDuckGo has for browsers without scripts. It is no documented interface: a page
-//! that has neither results nor the word that there are none is an error, not an empty answer.
+//! DuckDuckGo's page of results for browsers without scripts. The page is not a documented interface. A page
+//! without results and without the statement that there are none is an error, not an empty answer.
 
 use url::Url;
 
-use super::answer::{Found, MAX_CONSIDERED, ProviderAnswer};
+use super::answer::{ProviderResult, MAX_CONSIDERED, ProviderAnswer};
 use crate::web_page::tree::{NodeId, Tree};
 
-/// Links of the page are relative to this.
+/// The base of the page's relative links.
 const BASE: &str = "https://duckduckgo.com/";
 
 /// The longest text of a result, in bytes.
@@ -15,7 +15,7 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 /// Reads a page.
 pub(super) fn read(html: &str) -> Result<ProviderAnswer, String> {
     let tree = Tree::parse(html);
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<ProviderResult> = Vec::new();
     let (mut says_none, mut in_advertisement) = (false, false);
     for id in tree.elements() {
         let has = |class: &str| has_class(&tree, id, class);
@@ -25,13 +25,13 @@ pub(super) fn read(html: &str) -> Result<ProviderAnswer, String> {
         } else if has("result") {
             in_advertisement = has("result--ad");
         } else if in_advertisement {
-            // What an advertiser paid for is no result.
+            // Paid results are left out.
         } else if has("result__a") {
             if found.len() == MAX_CONSIDERED {
                 break;
             }
             let url = tree.attribute(id, "href").and_then(target).unwrap_or_default();
-            found.push(Found { title: text(), url, ..Found::default() });
+            found.push(ProviderResult { title: text(), url, ..ProviderResult::default() });
         } else if let Some(last) = found.last_mut() {
             if has("result__snippet") {
                 last.snippet = text();
@@ -48,10 +48,10 @@ pub(super) fn read(html: &str) -> Result<ProviderAnswer, String> {
                 .to_owned(),
         );
     }
-    Ok(ProviderAnswer { found, silent: Vec::new() })
+    Ok(ProviderAnswer { found, unresponsive: Vec::new() })
 }
 
-/// The address that a link of the page leads to, if that is not the page's own.
+/// The address that a link of the page leads to. `None` for the page's own links.
 fn target(href: &str) -> Option<String> {
     let url = Url::parse(BASE).and_then(|base| base.join(href)).ok()?;
     if !url.host_str().is_some_and(|host| host == "duckduckgo.com" || host.ends_with(".duckduckgo.com")) {
@@ -59,7 +59,7 @@ fn target(href: &str) -> Option<String> {
     }
     match url.path() {
         "/l/" => url.query_pairs().find(|(name, _)| name == "uddg").map(|(_, target)| target.into_owned()),
-        // The way of advertisements.
+        // The path of advertisements.
         "/y.js" => None,
         _ => Some(url.into()),
     }
@@ -70,7 +70,7 @@ fn has_class(tree: &Tree, id: NodeId, class: &str) -> bool {
         .is_some_and(|classes| classes.split_ascii_whitespace().any(|one| one == class))
 }
 
-/// Whether a text begins as `2026-01-31`.
+/// Whether a text begins with a date such as `2026-01-31`.
 pub(super) fn begins_with_date(text: &str) -> bool {
     let digit = |(at, byte): (usize, u8)| match at {
         4 | 7 => byte == b'-',

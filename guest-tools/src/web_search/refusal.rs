@@ -1,4 +1,4 @@
-//! What a provider says of an error: one short line, wherever it stands in the answer.
+//! Finds a provider's error message and shortens it to one line.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ const MAX_MESSAGE_BYTES: usize = 300;
 /// The part of a page that is searched for its title, in bytes.
 const MAX_HTML_BYTES: usize = 64 << 10;
 
-/// Where the providers put a message, as JSON pointers (RFC 6901).
+/// The places of a message in the providers' answers, as JSON pointers (RFC 6901).
 const PLACES: [&str; 7] = [
     "/error/message",
     "/error/detail",
@@ -24,7 +24,7 @@ const PLACES: [&str; 7] = [
     "/errors/0/message",
 ];
 
-/// The message; empty if there is none.
+/// The message, or an empty text if there is none.
 pub(super) fn message(bytes: &[u8]) -> String {
     let said = match serde_json::from_slice::<Value>(bytes) {
         Ok(answer) => {
@@ -40,7 +40,7 @@ pub(super) fn message(bytes: &[u8]) -> String {
     one_line(&said, MAX_MESSAGE_BYTES)
 }
 
-/// The title of a page, else its first heading.
+/// The title of a page, or its first heading.
 fn title(html: &str) -> String {
     let tree = Tree::parse(html);
     let named = |wanted: &str| tree.elements().find(|id| tree.name(*id) == wanted);
@@ -48,7 +48,7 @@ fn title(html: &str) -> String {
     tree.text(id, 2 * MAX_MESSAGE_BYTES)
 }
 
-/// A plain text. JSON that cannot be read is not repeated.
+/// A plain text. JSON that cannot be parsed is not repeated.
 fn text_or_nothing(text: &str) -> String {
     if text.trim_start().starts_with(['{', '[']) { String::new() } else { text.to_owned() }
 }

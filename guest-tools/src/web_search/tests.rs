@@ -11,15 +11,15 @@ use super::{
 
 const ALL: ResultFilter<'_> = ResultFilter { max_results: 20, site: None, since: None };
 
-fn text_and_data(provider: &str, body: &[u8], terms: ResultFilter<'_>) -> Result<(String, Value), String> {
-    let ProviderAnswer { found, silent } = SearchProvider::of(provider).read(body)?;
-    let output = list(&choose(&found, terms), &silent);
+fn text_and_data(provider: &str, body: &[u8], filter: ResultFilter<'_>) -> Result<(String, Value), String> {
+    let ProviderAnswer { found, unresponsive } = SearchProvider::of(provider).read(body)?;
+    let output = list(&choose(&found, filter), &unresponsive);
     Ok((output.joined_text(), output.details))
 }
 
 #[track_caller]
-fn check(provider: &str, body: &Value, terms: ResultFilter<'_>, expected: &str) {
-    let (text, _) = text_and_data(provider, body.to_string().as_bytes(), terms).expect("an answer");
+fn check(provider: &str, body: &Value, filter: ResultFilter<'_>, expected: &str) {
+    let (text, _) = text_and_data(provider, body.to_string().as_bytes(), filter).expect("an answer");
     assert_eq!(text, expected);
 }
 
@@ -92,11 +92,11 @@ fn answer_that_says_that_there_is_nothing_is_no_error() {
     ] {
         check(provider, &body, ALL, "No results.");
     }
-    let silent =
+    let unresponsive =
         json!({ "results": [], "unresponsive_engines": [["google", "timeout"], ["x\u{202e}", 3], 4] });
     check(
         "searxng",
-        &silent,
+        &unresponsive,
         ALL,
         "No results. These engines behind the provider did not answer: google (timeout), x.",
     );
@@ -217,11 +217,11 @@ fn results_of_other_sites_and_older_ones_are_left_out() {
         result("https://docs.example/2", "2026-01-01"),
         result("https://sub.docs.example/3", "last week"),
     ]);
-    let terms = ResultFilter { site: Some("docs.example"), since: Some("2026-01-01"), ..ALL };
+    let filter = ResultFilter { site: Some("docs.example"), since: Some("2026-01-01"), ..ALL };
     check(
         "searxng",
         &searxng(&results),
-        terms,
+        filter,
         "1. [t](https://docs.example/2)\n   2026-01-01\n2. [t](https://sub.docs.example/3)\n   last week",
     );
     let none = ResultFilter { site: Some("none.example"), ..ALL };
