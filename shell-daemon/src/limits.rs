@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// Bytes of one command's text. The text goes through a memory file, so the kernel's limit on arguments does
-/// not apply; without this limit a client could make a shell parse gigabytes.
+/// Bytes of one command's text. The text is passed in a memory file, so the kernel's limit on arguments does
+/// not apply. Without this limit a client could make a shell parse gigabytes.
 pub(crate) const COMMAND_BYTES: usize = 1 << 20;
 
 /// Bytes of the state that is carried from one command to the next. The memory file has this size from the
-/// start and cannot grow: a command with a variable of a gigabyte loses its own state and takes no memory
+/// start and cannot grow. A command with a variable of a gigabyte loses its own state and takes no memory
 /// from others.
 pub(crate) const SNAPSHOT_BYTES: u64 = 1 << 20;
 
@@ -20,46 +20,46 @@ pub(crate) const MESSAGE_HANDLES: usize = 64;
 /// Bytes that are kept of the output of background jobs.
 pub(crate) const BACKGROUND_BYTES: usize = 64 << 10;
 
-/// Commands of a session that may have background jobs at the same time. Each costs the daemon a thread and
-/// three descriptors.
+/// Commands of a session that may have background jobs at the same time. Each uses a thread and three
+/// descriptors of the daemon.
 pub(crate) const BACKGROUND_COMMANDS: usize = 16;
 
 /// Kills of background jobs that are remembered for the client. The oldest are forgotten first.
 pub(crate) const BACKGROUND_KILLS: usize = 64;
 
-/// Bytes of one read from a pipe, and the most that is still read from a pipe after its command has ended: a
-/// background job that writes without end must not hold back the answer.
+/// Bytes of one read from a pipe, and the most that is read from a pipe after its command has ended: a
+/// background job that writes without end must not delay the answer.
 pub(crate) const PIPE_BYTES: usize = 1 << 20;
 
-/// Bytes that are moved at a time to a running command's standard input. A pipe holds no more, so a writer
-/// that is faster than the command has to wait (backpressure).
+/// Bytes that are moved at once to a running command's standard input. A pipe holds no more, so a writer that
+/// is faster than the command has to wait (backpressure).
 pub(crate) const INPUT_BYTES: usize = 64 << 10;
 
 /// Consecutive samples that must find no fewer processes before a kill is given up. On a busy machine one sample can
 /// take longer than the whole [`KILL_TIME`].
 pub(crate) const KILL_SAMPLES: u32 = 50;
 
-/// The longest time from a kill until it is given up, even while processes still end: a command that ends its
-/// processes one by one must not hold its caller.
+/// The longest time from a kill until it is given up, even while processes still end. A command that ends its
+/// processes one by one must not delay its caller.
 pub(crate) const LONGEST_KILL: Duration = Duration::from_secs(10);
 
-/// How long the number of killed processes may stay the same before the kill is given up. Usually all are
-/// gone after some milliseconds; without this limit a process that the kernel cannot end would block its
-/// caller forever.
+/// The time for which the number of killed processes may stay the same before the kill is given up. Usually
+/// all have ended after some milliseconds. Without this limit, a process that the kernel cannot end would
+/// block its caller forever.
 pub(crate) const KILL_TIME: Duration = Duration::from_secs(1);
 
-/// How long a session may take to confine itself. One that takes longer never succeeds.
+/// The time in which a session must confine itself. A session that takes longer never succeeds.
 pub(crate) const START_TIME: Duration = Duration::from_secs(10);
 
 /// The fewest descriptors that a session can work with.
 pub(crate) const LEAST_DESCRIPTORS: u64 = 256;
 
 /// Names that one scan for protected paths reads. Without this limit a command could delay its own answer by
-/// making very many files. A scan that reaches it reports itself as incomplete.
+/// making very many files. A scan that reaches the limit reports itself as incomplete.
 pub(crate) const PROTECTED_ENTRIES: usize = 100_000;
 
-/// Further names that a scan reads in folders that are part of a protected path, such as `.git`: very many
-/// other files must not hide these.
+/// Further names that a scan reads in folders that are part of a protected path, such as `.git`. Very many
+/// other files must not hide them.
 pub(crate) const PROTECTED_SHARE: usize = 20_000;
 
 /// The longest time of one scan for protected paths, as long as the file system answers. The command's answer
@@ -70,7 +70,7 @@ pub(crate) const PROTECTED_TIME: Duration = Duration::from_secs(2);
 /// read and compared, and memory.
 pub(crate) const PROTECTED_FOUND: usize = 50_000;
 
-/// Bytes of protected files that one scan reads and compares. A scan that reaches it reports itself as
+/// Bytes of protected files that one scan reads and compares. A scan that reaches the limit reports itself as
 /// incomplete.
 pub(crate) const PROTECTED_CONTENT: u64 = 32 << 20;
 
@@ -80,8 +80,8 @@ pub(crate) const PROTECTED_FOLDERS: usize = 20_000;
 /// The greatest depth of nested folders that a scan reads.
 pub(crate) const PROTECTED_DEPTH: usize = 128;
 
-/// Bytes of the protected paths that become read-only when a session starts, about 500 paths. They go in the
-/// same message as the setup.
+/// Bytes of the protected paths that become read-only when a session starts, about 500 paths. They are sent
+/// in the same message as the setup.
 pub(crate) const PROTECTED_BYTES: usize = 32 << 10;
 
 /// Protected paths that are reported per command.
@@ -97,33 +97,32 @@ pub(crate) const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(2);
 /// children, in which a process that ends can hide another one.
 pub(crate) const FULL_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Mappings and descriptors that one sample reads while the processes run, which takes about 20 ms: a bomb grows
-/// meanwhile. A command with more is stopped and counted. Most programs have some hundreds; the kernel allows
-/// a process 65,530 mappings.
+/// Mappings and descriptors that one sample reads while the processes run, which takes about 20 ms. A bomb
+/// grows meanwhile. A command with more is stopped and counted. Most programs have some hundreds; the kernel
+/// allows a process 65,530 mappings.
 pub(crate) const MAPPINGS_PER_SAMPLE: u64 = 20_000;
 
 /// Mappings and descriptors that a command and its jobs may have. More take too long to count, and one thread samples all
 /// commands of a session.
 pub(crate) const MOST_MAPPINGS: u64 = 200_000;
 
-/// Consecutive samples that may miss processes because others end during the sample. Then the command is stopped and
-/// counted.
+/// Consecutive samples that may miss processes because others end during the sample. After that, the command
+/// is stopped and counted.
 pub(crate) const INCOMPLETE_SAMPLES: u32 = 3;
 
-/// How long the count of a command with many mappings stays valid, provided that all processes of the machine
-/// share at most [`HIDDEN_GROWTH`] more than at the count. Private memory is still read at every sample
-/// meanwhile.
+/// The time for which a full count of a command with many mappings stays valid. All processes of the machine
+/// may share at most [`HIDDEN_GROWTH`] more than at the count. Private memory is still read at every sample.
 pub(crate) const COUNT_TIME: Duration = Duration::from_secs(1);
 
-/// How long memory may exceed the limit when this holds only if processes do not share their parents' address
-/// spaces, and the kernel does not say whether they do. Long enough to start a program.
+/// The time for which memory may exceed the limit while the excess may be double counting. It is long enough
+/// to start a program.
 pub(crate) const DOUBT_TIME: Duration = Duration::from_millis(500);
 
-/// How long a piece of shared memory is remembered after the last sample that found it: a piece that is passed
-/// from process to process can be hidden from a sample.
+/// The time for which a piece of shared memory is remembered after the last sample that found it. A piece
+/// that is passed from process to process can be hidden from a sample.
 pub(crate) const SHARED_MEMORY_KEPT: Duration = Duration::from_secs(10);
 
-/// Remembered pieces that the last sample did not find, at most. Each costs about 50 bytes.
+/// The most remembered pieces that the last sample did not find. Each takes about 50 bytes.
 pub(crate) const SHARED_MEMORY_PIECES: usize = 10_000;
 
 /// Consecutive samples that may find a process whose memory is unreadable: a process that has just been started
@@ -138,10 +137,10 @@ pub(crate) const HIDDEN_GROWTH: u64 = 16 << 20;
 /// memory.
 pub(crate) const MEMORY_GROWTH: u64 = 8 << 30;
 
-/// The longest time for which everything below a command is stopped to be counted; then it is judged as it
-/// is.
+/// The longest time for which everything below a command is stopped to be counted. After that, the command is
+/// judged by what was counted.
 pub(crate) const FREEZE_TIME: Duration = Duration::from_secs(1);
 
-/// Processes and threads together that a command may have for each of its allowed processes. A control group
-/// gives a whole session as many.
+/// Processes and threads together that a command may have, for each of its allowed processes. A control group
+/// allows a whole session as many.
 pub(crate) const THREADS_PER_PROCESS: usize = 4;

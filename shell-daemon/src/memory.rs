@@ -1,15 +1,14 @@
-//! The total memory of the processes below one.
+//! The total memory of all processes below one process.
 //!
-//! Private pages, in memory or swapped out, count once for each process that has them. Where that sum is too
-//! large, the kernel is asked for each process's share of them, since pages that `fork` copied stay shared
-//! until they are written to.
+//! Private pages, in memory or swapped out, count for each process that has them. If that sum exceeds the
+//! limit, the kernel is asked for each process's proportional share, since pages that `fork` copied stay
+//! shared until they are written to.
 //!
-//! Memory that is shared on purpose counts once, see [`shared`]. It stays as long as one process has it
-//! mapped, even if none of its pages is in a page table. The kernel's numbers of the process therefore do not
-//! show how large it is.
+//! Memory that is shared on purpose counts once, see [`shared`]. It exists as long as one process has it
+//! mapped, even if no page table has its pages. So the kernel's numbers about a process do not show its size.
 //!
-//! Memory files that no process has mapped are found by descriptors. Under a seccomp filter that refuses to
-//! make such files there are none, and descriptors are not searched.
+//! Memory files that no process has mapped are found by their descriptors. Where a seccomp filter refuses to
+//! make such files, descriptors are not searched.
 
 mod shared;
 
@@ -28,7 +27,7 @@ use std::{
 use portcullis_confine::process::share_memory;
 use rustix::{fs::MemfdFlags, process::Pid, thread::CapabilitySet};
 
-pub(crate) use shared::Marks;
+pub(crate) use shared::MappedExtents;
 
 use self::shared::{SharedMemory, UnreadMappings};
 use crate::{
@@ -38,13 +37,13 @@ use crate::{
 
 /// Counts the memory of processes.
 #[derive(Clone, Debug)]
-pub(crate) struct Meter {
-    /// The devices of shared memory: the kernel's internal one, those of large pages, and that of `/dev/shm`.
+pub(crate) struct MemoryMeter {
+    /// The devices of shared memory: the kernel's internal one, those of large pages, and `/dev/shm`.
     devices: Vec<u64>,
     descriptors: DescriptorSearch,
-    /// Set once another program than ours was seen in a command. Until then, a process may be unreadable
-    /// because of the machine, and not by its own choice: root without `CAP_SYS_PTRACE` cannot look into another
-    /// user's namespaces.
+    /// Set once a program other than this one was seen in a command. Until then, the machine may be the
+    /// reason why a process is unreadable: root without `CAP_SYS_PTRACE` cannot look into another user's
+    /// namespaces.
     has_seen_foreign_program: Arc<AtomicBool>,
 }
 
@@ -55,45 +54,45 @@ pub(crate) enum DescriptorSearch {
     Unneeded,
 }
 
-/// The memory that one sample has found.
+/// The memory that one sample found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryUse {
     pub(crate) bytes: u64,
-    /// Further bytes, of processes that may still share their parents' address spaces, as after `vfork`,
-    /// which the kernel does not say here. If they share them, `bytes` has these bytes already. 0 where the
+    /// Bytes that may be counted twice: the kernel does not tell whether these processes still share their
+    /// parents' address spaces, as after `vfork`. If they do, `bytes` includes these bytes already. 0 if the
     /// comparison with the limit has the same result either way.
     pub(crate) doubtful: u64,
-    /// A process hides its mappings or descriptors (`PR_SET_DUMPABLE`), so it may have more.
+    /// A process hides its mappings or descriptors (`PR_SET_DUMPABLE`), so it may have more memory.
     pub(crate) is_hidden: bool,
     /// The part of `bytes` that is neither private pages nor page tables: shared memory, and the kernel's
     /// memory for mappings.
     pub(crate) shared_and_kernel_bytes: u64,
-    /// Set if the sample is no valid count: the reason.
+    /// The reason why the sample is not a valid count, if it is not.
     pub(crate) partial: Option<PartialSample>,
 }
 
 /// The reason why a sample is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartialSample {
-    /// Processes ended during the sample, and may have handed more memory to others than the limit leaves.
+    /// Processes ended during the sample. They may have handed over more memory than is left below the limit.
     Lost,
-    /// There were more mappings and descriptors than one sample reads.
+    /// There were more mappings and descriptors than one sample may read.
     TooMany,
 }
 
 impl PartialSample {
-    /// For a sample that found `bytes`, and lost processes that had `lost` bytes of addresses.
+    /// Judges a sample that found `bytes` and lost processes with `lost` bytes of addresses.
     fn of_lost(lost: u64, bytes: u64, limit: u64) -> Option<Self> {
         (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Self::Lost)
     }
 }
 
-/// Whether the processes run during the sample.
+/// The state of the processes during the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SampledWhile {
-    /// They run: the sample must be short.
+    /// They run, so the sample must be short.
     Running,
-    /// They are stopped: the sample must be complete.
+    /// They are stopped, and the sample must be complete.
     Stopped,
 }
 
@@ -103,7 +102,8 @@ impl MemoryUse {
     }
 
     /// The number of bytes to compare with `limit`. Doubtful bytes are added once the doubt has lasted for
-    /// [`DOUBT_TIME`], or if the total exceeds twice the limit, which counting twice cannot explain.
+    /// [`DOUBT_TIME`]. They are also added if the total exceeds twice the limit, since counting twice cannot
+    /// explain that.
     pub(crate) fn settled(self, limit: u64, doubt: &mut Option<Instant>, now: Instant) -> u64 {
         let all = self.bytes.saturating_add(self.doubtful);
         if self.doubtful == 0 {
@@ -116,9 +116,9 @@ impl MemoryUse {
     }
 }
 
-impl Meter {
+impl MemoryMeter {
     /// # Errors
-    /// If no memory file can be made to find out their devices.
+    /// If no memory file can be made to learn its device.
     pub(crate) fn new(descriptors: DescriptorSearch) -> io::Result<Self> {
         let device = |file: OwnedFd| rustix::fs::fstat(&file).map(|stat| stat.st_dev);
         let file = |flags| rustix::fs::memfd_create("where", MemfdFlags::CLOEXEC | flags);
@@ -134,34 +134,35 @@ impl Meter {
         Ok(Self { devices, descriptors, has_seen_foreign_program: Arc::default() })
     }
 
-    /// The memory of these processes in bytes. It is exact enough to compare with `limit`: it exceeds the
-    /// limit only if the processes do, except for shared memory whose file cannot be asked.
+    /// The memory of these processes in bytes, exact enough to compare with `limit`. The result exceeds the
+    /// limit only if the processes do. The exception is shared memory whose file cannot be asked for its
+    /// size.
     pub(crate) fn used(
         &self,
         processes: &[ProcessEntry],
         limit: u64,
         sampled_while: SampledWhile,
-        marks: &mut Marks,
+        extents: &mut MappedExtents,
     ) -> MemoryUse {
         let most = if sampled_while == SampledWhile::Running { MAPPINGS_PER_SAMPLE } else { MOST_MAPPINGS };
-        let mut shared = SharedMemory::new(&self.devices, marks, most);
+        let mut shared = SharedMemory::new(&self.devices, extents, most);
         let mut used = self.sample(processes, limit, sampled_while, &mut shared);
         if sampled_while == SampledWhile::Stopped && used.partial == Some(PartialSample::Lost) {
-            // The lost process did not pass anything on: the others are stopped, so it was killed from
-            // outside.
+            // The other processes are stopped, so the lost one was killed from outside and handed nothing
+            // over.
             used.partial = None;
         }
         shared.end();
         used
     }
 
-    /// The private pages and page tables of these processes. Pages that several of them share count once for
-    /// each, unless the sum exceeds `limit`.
+    /// The private pages and page tables of these processes. Pages that several of them share count for each,
+    /// unless the sum exceeds `limit`.
     pub(crate) fn private(processes: &[ProcessEntry], limit: u64) -> MemoryUse {
         let (own, lost) = ProcessMemory::of_each(processes);
         let mut bytes = total_private(&own);
         if bytes > limit {
-            // Whether two processes have one address space may be unknown: then both count.
+            // Processes that may share an address space both count.
             let (kept, doubtful) = split_shared_address_spaces(own, share_memory);
             bytes = total_proportional(&kept) + total_proportional(&doubtful);
         }
@@ -187,7 +188,7 @@ impl Meter {
             }
         }
         let processes = own.iter_mut().chain(&mut doubtful);
-        let Some(MappingTotals { unseen, of_mappings, is_hidden }) =
+        let Some(MappingTotals { unreadable, mapping_bytes, is_hidden }) =
             self.add_shared(processes, sampled_while, shared)
         else {
             return MemoryUse::too_many();
@@ -199,17 +200,17 @@ impl Meter {
                 bytes,
                 doubtful,
                 is_hidden,
-                shared_and_kernel_bytes: others + of_mappings,
+                shared_and_kernel_bytes: others + mapping_bytes,
                 partial: PartialSample::of_lost(lost, bytes, limit),
             }
         };
-        let others = shared.bytes() + unseen;
+        let others = shared.bytes() + unreadable;
         let all = total_private(&own) + total_private(&doubtful) + others;
         if all <= limit {
             return used(all, 0, others);
         }
         shared.ask();
-        let others = shared.bytes() + unseen;
+        let others = shared.bytes() + unreadable;
         let (own, others_doubtful) = split_shared_address_spaces(own, share_memory);
         doubtful.extend(others_doubtful);
         let all = total_private(&own) + total_private(&doubtful) + others;
@@ -220,7 +221,7 @@ impl Meter {
     }
 
     /// Adds the files that these processes have mapped or opened to `shared`, and the kernel's memory for
-    /// their mappings to their private memory. None if there are more than one sample reads.
+    /// their mappings to their private memory. `None` if there are more than one sample may read.
     fn add_shared<'own>(
         &self,
         processes: impl Iterator<Item = &'own mut (ProcessEntry, ProcessMemory)>,
@@ -237,13 +238,13 @@ impl Meter {
                     let bytes = mappings * MAPPING_BYTES;
                     own.private += bytes;
                     own.alone += bytes;
-                    mapped.of_mappings += bytes;
+                    mapped.mapping_bytes += bytes;
                 }
                 Err(UnreadMappings::Failed(error)) => {
-                    // Unreadable: count all addresses that could be shared memory. Where the others are
-                    // stopped, a process without memory has left none to them.
+                    // The mappings are unreadable, so all addresses that could be shared memory count. If the
+                    // other processes are stopped, a process without memory has handed none to them.
                     if sampled_while == SampledWhile::Running || entry.has_memory() {
-                        mapped.unseen += own.not_private;
+                        mapped.unreadable += own.not_private;
                     }
                     mapped.is_hidden |= is_refused(&error) && own.could_be_seen(entry);
                 }
@@ -264,14 +265,14 @@ impl Meter {
     }
 }
 
-/// The findings of one pass over mappings and descriptors.
+/// The results of one pass over mappings and descriptors.
 #[derive(Default)]
 struct MappingTotals {
-    /// The addresses that could be shared memory, of processes whose mappings cannot be read.
-    unseen: u64,
+    /// Addresses that could be shared memory, of processes whose mappings cannot be read.
+    unreadable: u64,
     /// The kernel's memory for mappings.
-    of_mappings: u64,
-    /// As [`MemoryUse::is_hidden`].
+    mapping_bytes: u64,
+    /// See [`MemoryUse::is_hidden`].
     is_hidden: bool,
 }
 
@@ -286,9 +287,9 @@ fn total_proportional(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
     processes.iter().map(|(entry, own)| own.share(entry)).sum()
 }
 
-/// The bytes that all processes of the machine share, hold in memory files or have swapped out; 0 where this
-/// `/proc` has no such file (`subset=pid`). `None` if it cannot be read now, as with no descriptor left: a command
-/// may have caused that, so a judgement must not go on with an older number.
+/// The bytes that all processes of the machine share, hold in memory files or have swapped out. 0 if this
+/// `/proc` has no such file (`subset=pid`). `None` if the file cannot be read now, for example because no
+/// descriptor is left. A command may have caused that, so an older number must not be used.
 pub(crate) fn shared_by_all() -> Option<u64> {
     shared_in(fs::read_to_string("/proc/meminfo"))
 }
@@ -311,21 +312,21 @@ fn is_refused(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Leaves out processes that still use their parent's address space: after `vfork` or `posix_spawn`, which
-/// most large programs use, two processes have one address space until the new program runs. Processes for
-/// which the kernel does not say it are returned apart.
+/// Leaves out processes that still use their parent's address space. After `vfork` or `posix_spawn`, which
+/// most large programs use, two processes have one address space until the new program runs. Processes about
+/// which the kernel does not tell are returned separately.
 fn split_shared_address_spaces(
     own: Processes,
     share_memory: impl Fn(Pid, Pid) -> Option<bool>,
 ) -> (Processes, Processes) {
-    // Compared by living threads: two ended threads have the same memory, which is none.
+    // Compares living threads. Two ended threads would seem to share memory, since neither has any.
     let parents: HashMap<i32, (u64, Pid)> = own
         .iter()
         .map(|(entry, _)| (entry.process.pid.as_raw_pid(), (entry.virtual_bytes, entry.thread)))
         .collect();
     let (mut kept, mut doubtful) = (Vec::new(), Vec::new());
     for (entry, own) in own {
-        // Most processes need no question: an address space has one size.
+        // Most processes need no question, since their address space differs in size from their parent's.
         let parent = parents.get(&entry.parent()).filter(|(size, _)| *size == entry.virtual_bytes);
         match parent.map_or(Some(false), |(_, parent)| share_memory(*parent, entry.thread)) {
             Some(true) => {}
@@ -339,11 +340,11 @@ fn split_shared_address_spaces(
 /// The kernel's numbers about one process, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct ProcessMemory {
-    /// Private pages in memory or swapped out, and page tables.
+    /// Private pages, in memory or swapped out, and page tables.
     private: u64,
     /// The part of `private` that no other process can share.
     alone: u64,
-    /// Addresses that may be shared memory: all except data and stack.
+    /// Addresses that may be shared memory: all but data and stack.
     not_private: u64,
     rights: Option<Rights>,
 }
@@ -351,7 +352,7 @@ struct ProcessMemory {
 /// The users, groups and rights of a process.
 #[derive(Clone, Copy, Debug)]
 struct Rights {
-    /// Real, effective, saved, and file system user.
+    /// Real, effective, saved and file-system user.
     users: [u32; 4],
     groups: [u32; 4],
     capabilities: u64,
@@ -374,9 +375,9 @@ impl Rights {
 }
 
 impl ProcessMemory {
-    /// The numbers of each of these processes, and the addresses of those that ended after they were listed.
-    /// These may have handed memory on to processes that were not listed, shared memory without a page in
-    /// their tables included.
+    /// The numbers about each of these processes, and the addresses of processes that have ended since they
+    /// were listed. An ended process may have handed memory to a process that was not listed, such as shared
+    /// memory without a page in its tables.
     fn of_each(processes: &[ProcessEntry]) -> (Processes, u64) {
         let (mut own, mut lost) = (Vec::new(), 0);
         for entry in processes {
@@ -388,12 +389,12 @@ impl ProcessMemory {
         (own, lost)
     }
 
-    /// `None` for a process that is gone, or has released its memory to end.
+    /// `None` for a process that has ended, or has released its memory to end.
     fn of(entry: &ProcessEntry) -> Option<Self> {
         let read = |folder: &Path| fs::read_to_string(folder.join("status")).ok();
         let number = entry.process.pid.as_raw_pid();
         let text = if entry.is_headless {
-            // The first thread has ended and has no memory any more: ask one that lives.
+            // The first thread has ended and has no memory any more, so a living thread is asked.
             tree::threads(entry)
                 .iter()
                 .find_map(|thread| read(thread).filter(|text| text.contains("VmRSS:")))?
@@ -410,7 +411,7 @@ impl ProcessMemory {
         values.get("VmSize")?;
         let value = |name: &str| values.get(name).copied().unwrap_or_default();
         let alone = value("VmPTE") + value("HugetlbPages");
-        // Executable memory is not subtracted: a process can make shared memory executable.
+        // Executable memory is not subtracted, since a process can make shared memory executable.
         let known = value("VmData") + value("VmStk");
         Some(Self {
             private: value("RssAnon") + value("VmSwap") + alone,
@@ -420,9 +421,9 @@ impl ProcessMemory {
         })
     }
 
-    /// Whether a refusal means that the process hides itself. The kernel refuses to show an ordinary user a
-    /// process of other rights, such as a setuid program, in any case. A thread that may read all
-    /// processes (`CAP_SYS_PTRACE`) is refused by the machine only, never by the process's choice.
+    /// Whether a refusal means that the process hides itself. The kernel always refuses to show an ordinary
+    /// user a process of other rights, such as a setuid program. A thread that may read all processes
+    /// (`CAP_SYS_PTRACE`) is refused by the machine, never by the process's choice.
     fn could_be_seen(&self, entry: &ProcessEntry) -> bool {
         let Some(mine) = fs::read_to_string("/proc/thread-self/status").ok().as_deref().and_then(Rights::of)
         else {
@@ -432,15 +433,15 @@ impl ProcessMemory {
         let Some(rights) = self.rights else { return false };
         let is_alike = rights.users[..3].iter().all(|user| *user == mine.users[3])
             && rights.groups[..3].iter().all(|group| *group == mine.groups[3])
-            // With `no_new_privs`, capabilities can come only from the process's own user namespace.
+            // With `no_new_privs`, capabilities come only from the process's own user namespace.
             && (rights.no_new_privs || rights.capabilities & !capabilities == 0);
         let sees_all = capabilities & CapabilitySet::SYS_PTRACE.bits() != 0;
-        // A process that has ended meanwhile has nothing to show.
+        // A process that has ended meanwhile hides nothing.
         is_alike && !sees_all && entry.process.is_alive()
     }
 
-    /// The private pages, with pages that several processes share divided among them. All of them if the
-    /// kernel cannot be asked.
+    /// The private pages. Pages that several processes share are divided among them. If the kernel cannot be
+    /// asked, all pages count.
     fn share(&self, entry: &ProcessEntry) -> u64 {
         if self.private < SMALL {
             return self.private;
@@ -458,10 +459,10 @@ impl ProcessMemory {
     }
 }
 
-/// Not worth a second read below this: every process has some.
+/// Below this, a second read is not worth its cost, since every process has some private memory.
 const SMALL: u64 = 1 << 20;
 
-/// The approximate kernel memory of one mapping. It belongs to no process's pages, and a process can have
+/// The approximate kernel memory of one mapping. It is not part of a process's pages, and a process can have
 /// many mappings.
 const MAPPING_BYTES: u64 = 256;
 

@@ -1,12 +1,14 @@
-//! The network of a session: one listener in its network namespace, by which its programs reach a forwarder outside.
+//! The network of a session: one listener in its network namespace, by which its programs reach a forwarder
+//! outside.
 //!
-//! The session makes the listener, sends it to the daemon and closes it. Whoever accepts on it is outside, so that no
-//! process of the session serves the network. Only a session of the posture `strong` has one: elsewhere the network
+//! The session makes the listener, sends it to the daemon and closes it. The daemon accepts on it, outside
+//! the session. Only a session with the posture `strong` has a network: elsewhere the network namespace, or
+//! another layer that bounds it, may be missing.
 //! namespace or another layer that bounds it may be missing.
 
 use std::sync::Arc;
 
-/// What a session with a network gets besides its listener.
+/// The settings of a session with a network, apart from its listener.
 #[derive(Clone, Debug)]
 pub struct SessionNetwork {
     /// The trusted certificates in PEM form (RFC 7468), below 1 MiB. Programs find them at
@@ -14,17 +16,17 @@ pub struct SessionNetwork {
     pub certificates: Arc<str>,
 }
 
-/// The port of 127.0.0.1 in a session where the forwarder is reached.
+/// The port of the forwarder on 127.0.0.1 in a session.
 pub(crate) const PORT: u16 = 3128;
 
 /// The file of the certificates in a session.
 pub(crate) const CERTIFICATES: &str = "/etc/portcullis/certificates.pem";
 
-/// The most bytes of the certificates: the root folder of a session's file tree has little more.
+/// The most bytes of the certificates. The root folder of a session's file tree holds little more.
 pub(crate) const CERTIFICATES_BYTES: u64 = 1 << 20;
 
-/// The variables by which programs find the forwarder, in the spellings that are in use. curl reads `http_proxy` in
-/// lower case only. Plain HTTP is refused by the forwarder, which says so.
+/// The variables by which programs find the forwarder, in the spellings that are in use. curl reads
+/// `http_proxy` in lower case only. The forwarder refuses plain HTTP and says why.
 const PROXY: [&str; 8] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -36,12 +38,12 @@ const PROXY: [&str; 8] = [
     "npm_config_https_proxy",
 ];
 
-/// The variables that must not name an exception.
+/// The variables that must not name exceptions.
 const NO_PROXY: [&str; 3] = ["NO_PROXY", "no_proxy", "npm_config_noproxy"];
 
-/// The variables by which programs find the certificates: OpenSSL and programs of Go and Rust, curl, git, cargo, pip and
-/// Python's requests, npm, and other programs of Node.js. Each is needed: git reads none of the others, and
-/// `REQUESTS_CA_BUNDLE` beats `PIP_CERT`.
+/// The variables by which programs find the certificates: OpenSSL and programs in Go and Rust, curl, git,
+/// cargo, pip and Python's requests, npm, and other programs in Node.js. Each is needed: git reads none of
+/// the others, and `REQUESTS_CA_BUNDLE` overrides `PIP_CERT`.
 const CERTIFICATE_FILES: [&str; 8] = [
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
@@ -53,7 +55,7 @@ const CERTIFICATE_FILES: [&str; 8] = [
     "NODE_EXTRA_CA_CERTS",
 ];
 
-/// The variables of a session with a network. They replace those of the same name that come from outside.
+/// The variables of a session with a network. They replace variables of the same name from outside.
 pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
     let proxy = PROXY.map(|name| (name, format!("http://127.0.0.1:{PORT}")));
     let exceptions = NO_PROXY.map(|name| (name, String::new()));

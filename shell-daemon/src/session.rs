@@ -22,7 +22,7 @@ use crate::{
     inside::ENTRY,
     kill_stall::{StallDetector, Survivors},
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, LONGEST_KILL, SNAPSHOT_BYTES, START_TIME},
-    memory::{DescriptorSearch, Meter},
+    memory::{DescriptorSearch, MemoryMeter},
     prepared::{PreparedShell, ShellStreams},
     protected::ProtectedScanner,
     running::{CommandOutcome, RunningCommand},
@@ -329,7 +329,7 @@ impl Drop for ShellSession {
 /// descriptors need not be searched for them.
 fn watcher(spec: &SessionSpec, posture: &ProcessPosture, user: Option<ProcessUser>) -> io::Result<Watcher> {
     let has_filter = matches!(posture.layer(Layer::Seccomp), Some(LayerStatus::Enforced));
-    let meter = Meter::new(if has_filter { DescriptorSearch::Unneeded } else { DescriptorSearch::Needed })?;
+    let meter = MemoryMeter::new(if has_filter { DescriptorSearch::Unneeded } else { DescriptorSearch::Needed })?;
     let session = spec.group.map(|group| SessionBounds {
         threads: usize::try_from(group.processes).unwrap_or(usize::MAX),
         memory_bytes: group.memory_bytes,

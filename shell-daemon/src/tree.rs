@@ -1,8 +1,9 @@
-//! All processes below one, and how to end them.
+//! All processes below one process, and how to end them.
 //!
-//! Found by the kernel's list of processes, since a command may leave its process group and its session.
-//! Every orphan is adopted by its command's init or by the session's guard, so a process stays below the one
-//! that it came from as long as that one lives. Signals go by pidfd: a process number could have been reused.
+//! They are found by the kernel's list of processes, since a command may leave its process group and its
+//! session. The command's init or the session's guard adopts every orphan, so a process stays below the
+//! process that it came from as long as that one lives. Signals are sent by pidfd, since a process number may
+//! have been reused.
 //!
 //! A process whose first thread has ended looks like a zombie, but it lives as long as it has another thread.
 
@@ -16,7 +17,7 @@ use std::{
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-pub(crate) use self::table::{ProcessEntry, Table, near_below, thread_number, threads};
+pub(crate) use self::table::{ProcessEntry, ProcessTable, near_below, thread_number, threads};
 use self::table::{children, entry};
 use crate::{
     ShellError,
@@ -24,16 +25,16 @@ use crate::{
     limits::LONGEST_KILL,
 };
 
-/// A process, identified so that a reused number is not mistaken for it.
+/// A process, identified so that a reused number cannot be mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) pid: Pid,
-    /// Its start time in the kernel's ticks: number and time together identify one process.
+    /// Its start time in the kernel's ticks. Number and time together identify a process.
     started: u64,
 }
 
 impl Process {
-    /// The process that has this number now, if `parent` is its parent.
+    /// The process with this number, if `parent` is its parent.
     pub(crate) fn child_of(parent: Pid, pid: Pid) -> Option<Self> {
         let entry = entry(pid)?;
         (entry.parent == parent.as_raw_pid()).then_some(entry.process)
@@ -44,12 +45,12 @@ impl Process {
         entry(rustix::process::getpid()).map(|entry| entry.process)
     }
 
-    /// Whether it is neither gone nor a zombie.
+    /// Whether the process exists and is not a zombie.
     pub(crate) fn is_alive(self) -> bool {
         entry(self.pid).is_some_and(|entry| entry.process == self && !entry.ended)
     }
 
-    /// The size of its address space, with memory behind it or not; none if it is gone.
+    /// The size of the process's address space, backed by memory or not. `None` if the process has ended.
     pub(crate) fn virtual_bytes(self) -> Option<u64> {
         entry(self.pid).filter(|entry| entry.process == self).map(|entry| entry.virtual_bytes)
     }
@@ -58,14 +59,14 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
-    /// Gives it the lowest priority. Without permission for that, its priority stays.
+    /// Gives the process the lowest priority. If that is not permitted, the priority stays.
     pub(crate) fn yield_to_others(self) {
         if self.is_alive() {
             let _ = rustix::process::setpriority_process(Some(self.pid), LOWEST_PRIORITY);
         }
     }
 
-    /// Gives it the usual priority again, where this is allowed: a killed process needs a processor to end.
+    /// Restores the usual priority, if permitted: a killed process needs a processor to end.
     fn hurry(self) {
         if self.is_alive() {
             let _ = rustix::process::setpriority_process(Some(self.pid), USUAL_PRIORITY);
@@ -74,35 +75,35 @@ impl Process {
 
     fn signal(self, signal: Signal) {
         let Ok(handle) = rustix::process::pidfd_open(self.pid, PidfdFlags::empty()) else { return };
-        // Check after the open: the pidfd belongs to the process that had the number then, and only now is
-        // that one known.
+        // The check comes after the open: the pidfd belongs to the process that had the number at that time,
+        // which is known only now.
         if entry(self.pid).is_some_and(|entry| entry.process == self) {
-            // An error means that the process has ended in between, which is fine.
+            // An error means that the process has ended meanwhile.
             let _ = rustix::process::pidfd_send_signal(&handle, signal);
         }
     }
 }
 
-/// Stops and kills everything below `root`, but not `root`, until two samples find nothing. Goes on while the
-/// number of survivors falls.
+/// Stops and kills everything below `root`, but not `root`, until two samples find nothing. It continues
+/// while the number of survivors falls.
 ///
-/// A missing `root` is a success, because a command's init ends after the last process below it. If the init
+/// A missing `root` is a success, since a command's init ends after the last process below it. If the init
 /// was killed, its processes belong to the guard, which kills them at the session's end.
 ///
 /// # Errors
 /// [`ShellError::NotKilled`] if the number of survivors has not fallen for `time`, or the kill takes longer
 /// than any may, see [`StallDetector`]; [`ShellError::Processes`] without `/proc`.
 pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError> {
-    // Stop the process groups first: processes that multiply faster than they are listed cannot be killed one
-    // by one.
+    // Process groups are stopped first: processes that multiply faster than they are listed cannot be killed
+    // one by one.
     let known = match near_below(root, FIRST_STOPPED) {
         Some(known) => known,
-        None => Table::read()?.below(root),
+        None => ProcessTable::read()?.below(root),
     };
     let stopped = StoppedProcesses::at_once(root, &known.living, Instant::now() + time);
     let sample = || {
-        let living = Table::read()?.below(root).living;
-        Ok(living.iter().map(Target::of).collect())
+        let living = ProcessTable::read()?.below(root).living;
+        Ok(living.iter().map(KillTarget::of).collect())
     };
     let killed = kill_all(time, sample, |process: Process, signal| {
         if signal == Signal::KILL {
@@ -110,7 +111,7 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
         }
         process.signal(signal);
     });
-    // Continue the groups: they may have members that are not below `root`.
+    // The groups are continued, since they may have members that are not below `root`.
     for group in stopped.groups {
         let _ = rustix::process::kill_process_group(group, Signal::CONT);
     }
@@ -119,14 +120,14 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
 
 /// A process to kill.
 #[derive(Clone, Copy, Debug)]
-struct Target<P> {
+struct KillTarget<P> {
     process: P,
     is_stopped: bool,
-    /// It runs or waits for a processor.
+    /// The process runs or waits for a processor.
     is_running: bool,
 }
 
-impl Target<Process> {
+impl KillTarget<Process> {
     fn of(entry: &ProcessEntry) -> Self {
         Self { process: entry.process, is_stopped: entry.is_stopped, is_running: entry.is_running }
     }
@@ -135,13 +136,13 @@ impl Target<Process> {
 /// Stops and kills every process that `sample` finds.
 fn kill_all<P: Copy + Eq + Hash>(
     time: Duration,
-    mut sample: impl FnMut() -> Result<Vec<Target<P>>, ShellError>,
+    mut sample: impl FnMut() -> Result<Vec<KillTarget<P>>, ShellError>,
     mut signal: impl FnMut(P, Signal),
 ) -> Result<(), ShellError> {
     let stopping = StallDetector::new(time);
-    // Keep half of the total time for the kill.
+    // Half of the total time is reserved for the kill.
     let last_stop = Instant::now() + LONGEST_KILL / 2;
-    // Counts survivors of a kill only: before the first kill a bomb grows, and that is no reason to give up.
+    // Only survivors of a kill count. Before the first kill, growth of a bomb is no reason to give up.
     let mut killing: Option<StallDetector> = None;
     let mut empty_looks = 0;
     loop {
@@ -157,9 +158,9 @@ fn kill_all<P: Copy + Eq + Hash>(
         if killing.as_mut().is_some_and(|detector| detector.is_over(found.len(), survivors(&found))) {
             return Err(ShellError::NotKilled { left: found.len() });
         }
-        // A stopped process starts no others, so kill only when a sample finds no new one: otherwise a bomb
-        // could grow as fast as it is killed. A process that runs although it was stopped is killed at once:
-        // something continues it, and a kill cannot be undone.
+        // A stopped process starts no others, so the kill waits until a sample finds no new one. Otherwise a
+        // bomb could grow as fast as it is killed. A process that runs although it was stopped is killed at
+        // once: something continues it, and a kill cannot be undone.
         let mut detector = stopping.anew();
         let mut stopped = HashSet::new();
         loop {
@@ -184,30 +185,30 @@ fn kill_all<P: Copy + Eq + Hash>(
     }
 }
 
-/// Whether survivors only wait for a processor.
-fn survivors<P>(found: &[Target<P>]) -> Survivors {
+/// Whether the survivors only wait for a processor.
+fn survivors<P>(found: &[KillTarget<P>]) -> Survivors {
     if found.iter().any(|target| target.is_running) { Survivors::Runnable } else { Survivors::Blocked }
 }
 
-/// The number of processes that live below `root`, and whether they wait for a processor.
+/// The number of living processes below `root`, and whether they only wait for a processor.
 ///
 /// # Errors
 /// [`ShellError::Processes`] without `/proc`.
 pub(crate) fn left_below(root: Process) -> Result<(usize, Survivors), ShellError> {
-    let below = Table::read()?.below(root);
-    let targets: Vec<Target<Process>> = below.living.iter().map(Target::of).collect();
+    let below = ProcessTable::read()?.below(root);
+    let targets: Vec<KillTarget<Process>> = below.living.iter().map(KillTarget::of).collect();
     Ok((targets.len(), survivors(&targets)))
 }
 
-/// The processes below one.
+/// The processes below one process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessesBelow {
-    /// All living ones, each after its parent.
+    /// The living processes, each after its parent.
     pub(crate) living: Vec<ProcessEntry>,
-    /// The number of zombies: each takes a process number and an entry in the kernel's list.
+    /// The number of zombies. Each takes a process number and an entry in the kernel's list.
     pub(crate) ended: usize,
-    /// New processes came all the time while these were listed, so there may be others. One that ends hands
-    /// its children to a process whose list was read before.
+    /// New processes appeared during all attempts to list them, so there may be others. A process that ends
+    /// hands its children to a process whose list was read before.
     pub(crate) has_gap: bool,
 }
 
@@ -217,7 +218,7 @@ impl ProcessesBelow {
         self.living.len() + self.ended
     }
 
-    /// The number of threads; a zombie counts as one.
+    /// The number of threads. A zombie counts as one.
     pub(crate) fn threads(&self) -> usize {
         self.ended + self.living.iter().map(|entry| entry.threads).sum::<usize>()
     }
@@ -227,35 +228,36 @@ impl ProcessesBelow {
     }
 }
 
-/// Everything below one process, stopped.
+/// All processes below one process, stopped.
 #[derive(Debug)]
 pub(crate) struct FrozenTree {
     /// The processes that the last sample found.
     pub(crate) below: ProcessesBelow,
-    /// A process went on although it was stopped, so `below` is no count of stopped processes.
-    pub(crate) goes_on: bool,
+    /// A process continued although it was stopped, so `below` is not a count of stopped processes.
+    pub(crate) continues: bool,
     stopped: StoppedProcesses,
 }
 
 /// The processes that were stopped.
 #[derive(Debug, Default)]
 struct StoppedProcesses {
-    /// Whether each process was running before. One that the command itself had stopped is not continued.
+    /// Whether each process was running before. A process that the command itself had stopped is not
+    /// continued.
     was_running: HashMap<Process, bool>,
     groups: HashSet<Pid>,
-    /// Processes that were seen to be stopped.
+    /// Processes that were seen in the stopped state.
     confirmed_stopped: HashSet<Process>,
 }
 
-/// Stops everything below `root`, some of which is known, until a sample finds no new process, or more than
-/// `most` of them, or `time` is over.
+/// Stops everything below `root`. It ends when a sample finds no new process, finds more than `most`
+/// processes, or `time` is over. `known` are processes that were listed before.
 ///
-/// A bomb of processes starts new ones faster than they can be listed. So first its known process groups are
-/// stopped, each at once by the kernel. Then each process that is found is stopped before its children are
-/// searched for, since it starts no more from then on.
+/// A bomb starts new processes faster than they can be listed. So the kernel first stops the known process
+/// groups, each at once. Then each process is stopped before its children are listed, since a stopped process
+/// starts no more.
 ///
-/// A stopped process can be continued by its own timer (`timer_create` with `SIGCONT`), or from outside the
-/// command. It is stopped once more; if it goes on again, waiting is of no use.
+/// A process's own timer (`timer_create` with `SIGCONT`), or a process outside the command, can continue a
+/// stopped process. It is then stopped once more. If it continues again, waiting is useless.
 ///
 /// # Errors
 /// [`ShellError::Processes`] without `/proc`.
@@ -269,28 +271,28 @@ pub(crate) fn freeze(
     let mut stopped = StoppedProcesses::at_once(root, known, deadline);
     let mut continued = HashSet::new();
     loop {
-        let below = Table::read()?.below(root);
-        let (mut is_new, mut goes_on) = (false, false);
+        let below = ProcessTable::read()?.below(root);
+        let (mut is_new, mut continues) = (false, false);
         for entry in &below.living {
             if stopped.stop_once(entry) {
                 is_new = true;
             } else if entry.is_stopped {
                 stopped.confirmed_stopped.insert(entry.process);
             } else if stopped.confirmed_stopped.remove(&entry.process) {
-                goes_on |= !continued.insert(entry.process);
+                continues |= !continued.insert(entry.process);
                 is_new = true;
                 entry.process.signal(Signal::STOP);
             }
         }
-        if !is_new || goes_on || below.count() > most || Instant::now() >= deadline {
-            return Ok(FrozenTree { below, goes_on, stopped });
+        if !is_new || continues || below.count() > most || Instant::now() >= deadline {
+            return Ok(FrozenTree { below, continues, stopped });
         }
         stopped.stop_all_descendants(root, deadline);
     }
 }
 
 impl StoppedProcesses {
-    /// Stops the known processes below `root`, and those that they started meanwhile.
+    /// Stops the known processes below `root`, and those that they have started meanwhile.
     fn at_once(root: Process, known: &[ProcessEntry], deadline: Instant) -> Self {
         let mut stopped = Self::default();
         let Some(above) = entry(root.pid).filter(|above| above.process == root) else { return stopped };
@@ -304,7 +306,7 @@ impl StoppedProcesses {
             }
         }
         for entry in known {
-            // `known` has the state from before the group was stopped.
+            // `known` has the states from before the group was stopped.
             stopped.was_running.insert(entry.process, !entry.is_stopped);
             entry.process.signal(Signal::STOP);
         }
@@ -319,7 +321,7 @@ impl StoppedProcesses {
         {}
     }
 
-    /// Stops a process unless it was stopped before; returns whether it is new.
+    /// Stops a process unless it was stopped before. Returns whether it is new.
     fn stop_once(&mut self, entry: &ProcessEntry) -> bool {
         if self.was_running.contains_key(&entry.process) {
             return false;
@@ -331,8 +333,8 @@ impl StoppedProcesses {
         true
     }
 
-    /// Walks down from `above` and stops each process that it finds; returns whether there was a new one.
-    /// Finds none where the kernel keeps no lists of children.
+    /// Walks down from `above` and stops each process. Returns whether there was a new one. Where the kernel
+    /// keeps no lists of children, it finds none.
     fn stop_descendants(&mut self, above: ProcessEntry) -> bool {
         let mut is_new = false;
         let mut seen = HashSet::new();
@@ -355,16 +357,16 @@ impl FrozenTree {
     /// Continues the processes that were running before.
     pub(crate) fn thaw(self) {
         let StoppedProcesses { was_running, groups, confirmed_stopped: _ } = self.stopped;
-        // Children before parents: a running parent would see its children stopped, and a shell with job
-        // control would go on with its script.
+        // Children before parents. Otherwise a running parent would see its children stopped, and a shell
+        // with job control would continue its script.
         let listed = self.below.living.iter().rev().map(|entry| entry.process);
         let seen: HashSet<Process> = self.below.living.iter().map(|entry| entry.process).collect();
         let others = was_running.keys().copied().filter(|process| !seen.contains(process));
         for process in listed.chain(others).filter(|process| was_running.get(process) == Some(&true)) {
             process.signal(Signal::CONT);
         }
-        // Whole groups only if no process was stopped before; they may have members that are not below the
-        // root.
+        // Whole groups are continued only if no process was stopped before. They may have members that are
+        // not below the root.
         if was_running.values().all(|running| *running) {
             for group in groups {
                 let _ = rustix::process::kill_process_group(group, Signal::CONT);
@@ -373,7 +375,7 @@ impl FrozenTree {
     }
 }
 
-/// How many processes usually name all process groups of a bomb that is too large to list.
+/// The number of processes that usually names all process groups of a bomb that is too large to list.
 const FIRST_STOPPED: usize = 32;
 
 /// The lowest priority of ordinary scheduling.
@@ -382,7 +384,7 @@ const LOWEST_PRIORITY: i32 = 19;
 /// The default priority.
 const USUAL_PRIORITY: i32 = 0;
 
-/// Between two samples, so that killed processes can end.
+/// The pause between two samples, in which killed processes can end.
 const PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -421,7 +423,7 @@ mod tests {
         let mut left = left.into_iter();
         let sample = || {
             let left = left.next().expect("samples no more");
-            Ok((0..left).map(|process| Target { process, is_stopped: true, is_running: false }).collect())
+            Ok((0..left).map(|process| KillTarget { process, is_stopped: true, is_running: false }).collect())
         };
         kill_all(Duration::ZERO, sample, |_: usize, _| {})
     }
@@ -455,7 +457,7 @@ mod tests {
             let all = if is_left(&0) { 0..samples } else { 0..0 };
             Ok(all
                 .filter(is_left)
-                .map(|process| Target { process, is_stopped: false, is_running: true })
+                .map(|process| KillTarget { process, is_stopped: false, is_running: true })
                 .collect())
         };
         let signal = |process, signal| {

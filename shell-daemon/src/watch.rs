@@ -5,9 +5,9 @@
 //! session, with or without a control group. It has its own thread, so a client that reads output slowly does
 //! not delay the samples.
 //!
-//! A bomb grows while it is counted. So samples follow faster the closer a command is to its limits. From a
-//! quarter of its process limit on, a command gets the lowest priority. At half of the limit, and before it is
-//! killed, it is stopped as a whole and counted, and then killed or continued.
+//! A bomb grows while it is counted. So samples come faster the closer a command is to its limits. From a
+//! quarter of its process limit on, a command gets the lowest priority. At half of the limit, and before a
+//! kill, the whole command is stopped and counted, then killed or continued.
 
 mod shell_start;
 mod watched;
@@ -30,7 +30,7 @@ use self::watched::WatchedCommand;
 use crate::{
     ShellError,
     limits::KILL_TIME,
-    memory::Meter,
+    memory::MemoryMeter,
     tree::{self, Process},
 };
 
@@ -54,10 +54,10 @@ pub(crate) struct SessionBounds {
 pub(crate) enum Breach {
     Processes,
     Memory,
-    /// A process hides its memory, or there is too much to count.
+    /// A process hides its memory, or there are more mappings than can be counted.
     Hidden,
-    /// Its processes could not be listed.
-    Unseen,
+    /// The command's processes could not be listed.
+    Unlisted,
 }
 
 /// The thread that watches the commands of one session. It ends when this is dropped.
@@ -87,14 +87,14 @@ struct WatchState {
     is_over: bool,
 }
 
-/// The reason for which a command is killed, and its memory then.
+/// The reason for a kill, and the command's memory at that time.
 #[derive(Clone, Copy, Debug)]
 struct KillReason {
     breach: Breach,
     memory_bytes: u64,
 }
 
-/// The message from the watch to the thread that waits for the command.
+/// The signal from the watch to the thread that waits for the command.
 #[derive(Debug)]
 struct BreachSignal {
     breach: OnceLock<KillReason>,
@@ -104,24 +104,24 @@ struct BreachSignal {
 }
 
 impl Watcher {
-    /// Starts the thread, which sleeps until there is a command.
+    /// Starts the thread. It sleeps until there is a command.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the thread cannot be started.
     pub(crate) fn start(
         memory_bytes: u64,
         session: Option<SessionBounds>,
         user: Option<ProcessUser>,
-        meter: Meter,
+        meter: MemoryMeter,
     ) -> io::Result<Self> {
         let shared = Arc::new(SharedWatch::default());
         let thread_shared = Arc::clone(&shared);
         thread::Builder::new().name("shell-watch".to_owned()).spawn(move || {
-            // Realtime priority, where permitted: a bomb would leave the watch too little of the processors
-            // to stop it.
+            // Realtime priority, where permitted. A bomb would otherwise leave the watch too little processor
+            // time.
             let _ = portcullis_confine::process::set_realtime_priority();
             if let Some(user) = user {
-                // An error is ignored: unreadable memory is counted by its addresses.
+                // An error is ignored, since unreadable memory is counted by its addresses.
                 let _ = portcullis_confine::process::set_thread_user(user);
             }
             thread_shared.serve(session, &meter);
@@ -153,12 +153,12 @@ impl Drop for Watcher {
 }
 
 impl CommandWatch {
-    /// The reason for which the command was killed, if it was.
+    /// The reason for which the command was killed, if the watch killed it.
     pub(crate) fn breach(&self) -> Option<Breach> {
         self.signal.breach.get().map(|reason| reason.breach)
     }
 
-    /// The memory of the command and its jobs when it was killed for that.
+    /// The memory of the command and its jobs when it was killed for a breach.
     pub(crate) fn memory_of_breach(&self) -> Option<u64> {
         let reason = self.signal.breach.get().filter(|reason| reason.breach == Breach::Memory)?;
         Some(reason.memory_bytes)
@@ -189,10 +189,10 @@ impl SharedWatch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, session: Option<SessionBounds>, meter: &Meter) {
+    fn serve(&self, session: Option<SessionBounds>, meter: &MemoryMeter) {
         while let Some(due) = self.due() {
             for mut watched in due {
-                // Without the lock: a sample takes time, and a kill can take seconds.
+                // The lock is not held here: a sample takes time, and a kill can take seconds.
                 watched.sample(meter);
                 let mut state = self.lock();
                 if let Some(known) =
@@ -202,7 +202,7 @@ impl SharedWatch {
                 }
             }
             if let Some(bounds) = session {
-                self.look_at_all(bounds);
+                self.judge_session(bounds);
             }
         }
     }
@@ -233,7 +233,7 @@ impl SharedWatch {
 
     /// Compares all commands together with the session's limits. If they exceed one, the largest command is
     /// killed.
-    fn look_at_all(&self, bounds: SessionBounds) {
+    fn judge_session(&self, bounds: SessionBounds) {
         let state = self.lock();
         let memory: u64 = state.commands.iter().map(|watched| watched.memory_bytes).sum();
         let threads: usize = state.commands.iter().map(|watched| watched.threads).sum();

@@ -1,8 +1,8 @@
 //! Memory that several processes can share: shared mappings and memory files.
 //!
-//! Each piece counts once, identified by its file in the kernel. Where that file can be asked, it tells its
-//! size in memory. Elsewhere a piece counts up to the furthest position ever seen mapped: a process can slide
-//! a small mapping over a large file, or leave each part to another process, and pages that were written to
+//! Each piece counts once and is identified by its file in the kernel. If the file can be asked, it tells its
+//! size in memory. Otherwise a piece counts up to the furthest position that was ever seen mapped: a process
+//! can slide a small mapping over a large file, or leave each part to another process, and written pages
 //! stay.
 
 use std::{
@@ -21,7 +21,7 @@ use crate::{
     tree::{self, ProcessEntry},
 };
 
-/// Identity of a piece of shared memory. A System V segment and another file may have the same numbers.
+/// The identity of a piece of shared memory. A System V segment and another file may have the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct MemoryKey {
     device: u64,
@@ -29,14 +29,14 @@ struct MemoryKey {
     is_segment: bool,
 }
 
-/// How far each piece was seen mapped, kept from one sample to the next. Only pieces that the current sample
-/// finds are counted, so pieces that are gone do not add up.
+/// The furthest mapped position of each piece, kept from one sample to the next. Only pieces that the current
+/// sample finds are counted, so vanished pieces do not add up.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(HashMap<MemoryKey, Mark>);
+pub(crate) struct MappedExtents(HashMap<MemoryKey, MappedExtent>);
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
-    /// The furthest end that was seen mapped, as a position in the file.
+struct MappedExtent {
+    /// The furthest end of a mapping, as a position in the file.
     end: u64,
     seen: Instant,
 }
@@ -45,20 +45,20 @@ struct Mark {
 #[derive(Debug)]
 pub(super) struct SharedMemory<'a> {
     devices: &'a [u64],
-    marks: &'a mut Marks,
+    extents: &'a mut MappedExtents,
     pieces: HashMap<MemoryKey, MappedPiece>,
-    /// How many mappings and descriptors may still be read.
+    /// The number of mappings and descriptors that may still be read.
     reads_left: u64,
-    /// How many descriptors may still be read that are probably known already.
+    /// The number of descriptors that may still be read although they are probably known already.
     repeats_left: u64,
 }
 
-/// The reason why not all mappings, or not all descriptors, of a process are known.
+/// The reason why some mappings or descriptors of a process are unknown.
 #[derive(Debug)]
 pub(super) enum UnreadMappings {
-    /// The process was unreadable, or ended.
+    /// The process was unreadable or has ended.
     Failed(io::Error),
-    /// The scan's limit of mappings and descriptors is reached.
+    /// The sample's limit of mappings and descriptors is reached.
     TooMany,
 }
 
@@ -71,27 +71,27 @@ impl From<io::Error> for UnreadMappings {
 #[derive(Debug, Default)]
 struct MappedPiece {
     end: u64,
-    /// The file's size in memory, if it was asked.
+    /// The file's size in memory, if the file was asked.
     there: Option<u64>,
-    /// A path through which the file can be asked.
+    /// A path by which the file can be asked.
     mapping: Option<PathBuf>,
 }
 
 impl<'a> SharedMemory<'a> {
-    /// For a sample that may read `reads_left` mappings and descriptors in all.
-    pub(super) fn new(devices: &'a [u64], marks: &'a mut Marks, reads_left: u64) -> Self {
-        Self { devices, marks, pieces: HashMap::new(), reads_left, repeats_left: reads_left }
+    /// For a sample that may read `reads_left` mappings and descriptors in total.
+    pub(super) fn new(devices: &'a [u64], extents: &'a mut MappedExtents, reads_left: u64) -> Self {
+        Self { devices, extents, pieces: HashMap::new(), reads_left, repeats_left: reads_left }
     }
 
     pub(super) fn bytes(&self) -> u64 {
         self.pieces.values().map(|piece| piece.there.unwrap_or(piece.end)).sum()
     }
 
-    /// Adds the mappings of a process, and returns how many it has.
+    /// Adds the mappings of a process, and returns their number.
     ///
     /// # Errors
-    /// [`UnreadMappings::Failed`] too for a process that has given its memory back: the kernel then shows an
-    /// empty list, and its former memory may belong to another process by now.
+    /// [`UnreadMappings::Failed`] also for a process that has released its memory: the kernel then shows an
+    /// empty list, and another process may have the memory by now.
     pub(super) fn add_mappings(&mut self, entry: &ProcessEntry) -> Result<u64, UnreadMappings> {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         let number = if entry.is_headless {
@@ -103,7 +103,7 @@ impl<'a> SharedMemory<'a> {
         let number = number.as_raw_pid();
         let mut maps = BufReader::new(File::open(format!("/proc/{number}/maps"))?);
         let mut mappings = 0;
-        // Read as bytes: file names need not be text.
+        // Read as bytes, since file names need not be text.
         let mut line = Vec::new();
         while maps.read_until(b'\n', &mut line)? > 0 {
             self.take_one()?;
@@ -119,7 +119,7 @@ impl<'a> SharedMemory<'a> {
         Ok(mappings)
     }
 
-    /// Takes one mapping or descriptor from those that may still be read.
+    /// Counts one mapping or descriptor as read.
     fn take_one(&mut self) -> Result<(), UnreadMappings> {
         self.reads_left = self.reads_left.checked_sub(1).ok_or(UnreadMappings::TooMany)?;
         Ok(())
@@ -127,28 +127,28 @@ impl<'a> SharedMemory<'a> {
 
     fn add(&mut self, mapping: &Mapping, number: i32) {
         let now = Instant::now();
-        let mark = self.marks.0.entry(mapping.key).or_insert(Mark { end: 0, seen: now });
-        *mark = Mark { end: mark.end.max(mapping.end), seen: now };
+        let extent = self.extents.0.entry(mapping.key).or_insert(MappedExtent { end: 0, seen: now });
+        *extent = MappedExtent { end: extent.end.max(mapping.end), seen: now };
         let piece = self.pieces.entry(mapping.key).or_default();
-        piece.end = mark.end;
+        piece.end = extent.end;
         let (from, to) = mapping.addresses;
         piece.mapping.get_or_insert_with(|| format!("/proc/{number}/map_files/{from:x}-{to:x}").into());
     }
 
-    /// Adds memory files found by descriptors, with their size in memory. Each thread may have a separate
-    /// table of descriptors.
+    /// Adds memory files that are found by descriptors, with their size in memory. Each thread may have its
+    /// own table of descriptors.
     pub(super) fn add_descriptors(&mut self, entry: &ProcessEntry) -> Result<(), UnreadMappings> {
         let first = entry.process.pid;
-        // Each with whether its table is known to be a separate one. Where the kernel does not say, most are
-        // not: reading too many of them is no reason to stop or end a command, so it ends the reading.
+        // The flag says whether the table is known to be the thread's own. If unknown, it is probably shared:
+        // reaching the limit then only stops the reading.
         let mut folders = Vec::new();
         if !entry.is_headless {
             folders.push((PathBuf::from(format!("/proc/{}", first.as_raw_pid())), true));
         }
         if entry.threads > 1 || entry.is_headless {
             folders.extend(tree::threads(entry).into_iter().filter_map(|thread| {
-                // The first thread's table was read above; where that thread has ended, its table cannot be
-                // read at all.
+                // The first thread's table was read above. If that thread has ended, its table cannot be
+                // read.
                 let one = tree::thread_number(&thread).filter(|one| *one != first)?;
                 match share_descriptors(first, one) {
                     Some(true) => None,
@@ -164,7 +164,7 @@ impl<'a> SharedMemory<'a> {
                     refused = Some(error);
                     continue;
                 }
-                // The thread is gone.
+                // The thread has ended.
                 Err(_) => continue,
             };
             for descriptor in descriptors.flatten() {
@@ -188,7 +188,8 @@ impl<'a> SharedMemory<'a> {
         refused.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Asks the files for their sizes, where that is allowed (`CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`).
+    /// Asks the files for their sizes, if the kernel allows that (`CAP_CHECKPOINT_RESTORE` or
+    /// `CAP_SYS_ADMIN`).
     pub(super) fn ask(&mut self) {
         for (key, piece) in &mut self.pieces {
             if piece.there.is_none()
@@ -200,12 +201,12 @@ impl<'a> SharedMemory<'a> {
         }
     }
 
-    /// Keeps marks for a while, since a piece may be hidden from one sample and be back at the next.
+    /// Keeps the positions for a while, since a piece may be hidden from one sample and found by the next.
     pub(super) fn end(self) {
-        let Self { marks, pieces, .. } = self;
-        marks.0.retain(|key, mark| pieces.contains_key(key) || mark.seen.elapsed() < SHARED_MEMORY_KEPT);
-        if marks.0.len() > SHARED_MEMORY_PIECES {
-            marks.0.retain(|key, _| pieces.contains_key(key));
+        let Self { extents, pieces, .. } = self;
+        extents.0.retain(|key, extent| pieces.contains_key(key) || extent.seen.elapsed() < SHARED_MEMORY_KEPT);
+        if extents.0.len() > SHARED_MEMORY_PIECES {
+            extents.0.retain(|key, _| pieces.contains_key(key));
         }
     }
 }
@@ -218,7 +219,7 @@ fn is_ended(thread: &Path) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
     key: MemoryKey,
-    /// Its end, as a position in the file.
+    /// The mapping's end, as a position in the file.
     end: u64,
     addresses: (u64, u64),
 }
@@ -245,7 +246,8 @@ impl Mapping {
     }
 }
 
-/// Stands in place of a path for a System V segment. A file of that name would show its whole path.
+/// The kernel shows this in place of a path for a System V segment. A file of that name would show its whole
+/// path.
 const SEGMENT: &[u8] = b"/SYSV";
 
 /// The unit of `st_blocks`.
@@ -287,8 +289,8 @@ mod tests {
     }
 
     /// The bytes of a sample that finds these mappings.
-    fn sample(marks: &mut Marks, found: &[Mapping]) -> u64 {
-        let mut shared = SharedMemory::new(&[DEVICE], marks, u64::MAX);
+    fn sample(extents: &mut MappedExtents, found: &[Mapping]) -> u64 {
+        let mut shared = SharedMemory::new(&[DEVICE], extents, u64::MAX);
         found.iter().for_each(|mapping| shared.add(mapping, 0));
         let bytes = shared.bytes();
         shared.end();
@@ -297,24 +299,24 @@ mod tests {
 
     #[test]
     fn a_window_that_slides_counts_for_all_that_it_has_passed() {
-        let mut marks = Marks::default();
+        let mut extents = MappedExtents::default();
         for step in 0..10 {
-            assert_eq!(sample(&mut marks, &[line(5, step << 20, 1 << 20)]), (step + 1) << 20);
+            assert_eq!(sample(&mut extents, &[line(5, step << 20, 1 << 20)]), (step + 1) << 20);
         }
         // Back at the start of the file, and after a sample that found nothing.
-        assert_eq!(sample(&mut marks, &[line(5, 0, 1 << 20)]), 10 << 20);
-        assert_eq!(sample(&mut marks, &[]), 0);
-        assert_eq!(sample(&mut marks, &[line(5, 0, 1 << 20)]), 10 << 20);
+        assert_eq!(sample(&mut extents, &[line(5, 0, 1 << 20)]), 10 << 20);
+        assert_eq!(sample(&mut extents, &[]), 0);
+        assert_eq!(sample(&mut extents, &[line(5, 0, 1 << 20)]), 10 << 20);
         // Slices of several processes are one piece, and another file is another.
         let slices = [line(6, 0, 1 << 20), line(6, 3 << 20, 1 << 20), line(7, 0, 1 << 20)];
-        assert_eq!(sample(&mut marks, &slices), 5 << 20);
+        assert_eq!(sample(&mut extents, &slices), 5 << 20);
     }
 
     #[test]
     fn short_lived_segments_are_not_summed() {
-        let mut marks = Marks::default();
+        let mut extents = MappedExtents::default();
         for inode in 1..1000 {
-            assert_eq!(sample(&mut marks, &[line(inode, 0, 1 << 20)]), 1 << 20);
+            assert_eq!(sample(&mut extents, &[line(inode, 0, 1 << 20)]), 1 << 20);
         }
     }
 
@@ -324,6 +326,6 @@ mod tests {
             let text = format!("1000-2000 rw-s 00000000 00:01 9                          {path} (deleted)");
             Mapping::parse(text.as_bytes(), &[DEVICE]).unwrap()
         };
-        assert_eq!(sample(&mut Marks::default(), &[of("/SYSV00000000"), of("/memfd:SYSV")]), 8192);
+        assert_eq!(sample(&mut MappedExtents::default(), &[of("/SYSV00000000"), of("/memfd:SYSV")]), 8192);
     }
 }

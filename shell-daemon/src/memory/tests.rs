@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use super::*;
-use crate::tree::{Process, Table};
+use crate::tree::{Process, ProcessTable};
 
 #[expect(clippy::disallowed_methods, reason = "the tests need processes to sample")]
 fn start(script: &str) -> Child {
@@ -29,7 +29,7 @@ fn entries(child: &Child, count: usize) -> Vec<ProcessEntry> {
     loop {
         assert!(Instant::now() < deadline, "there are never {count} processes");
         let root = Process::child_of(this, pid).expect("it runs");
-        let mut found = Table::read().unwrap().below(Process::current().unwrap()).living;
+        let mut found = ProcessTable::read().unwrap().below(Process::current().unwrap()).living;
         found.retain(|entry| entry.process == root || entry.parent() == pid.as_raw_pid());
         if found.len() == count {
             return found;
@@ -49,7 +49,7 @@ fn kill_unreaped(child: &mut Child, entry: &ProcessEntry) {
 }
 
 fn used(entries: &[ProcessEntry], limit: u64, sampled_while: SampledWhile) -> MemoryUse {
-    Meter::new(DescriptorSearch::Needed).unwrap().used(entries, limit, sampled_while, &mut Marks::default())
+    MemoryMeter::new(DescriptorSearch::Needed).unwrap().used(entries, limit, sampled_while, &mut MappedExtents::default())
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn a_look_that_lost_too_much_memory_is_no_count() {
 fn mappings_of_a_process_that_gave_its_memory_back_are_unknown() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
-    let mut marks = Marks::default();
-    let mut shared = SharedMemory::new(&[], &mut marks, u64::MAX);
+    let mut extents = MappedExtents::default();
+    let mut shared = SharedMemory::new(&[], &mut extents, u64::MAX);
     assert!(shared.add_mappings(&listed[0]).is_ok_and(|mappings| mappings > 0), "the control");
     assert!(listed[0].has_memory());
     kill_unreaped(&mut child, &listed[0]);
@@ -98,8 +98,8 @@ fn pages_that_fork_doubles_are_part_of_the_private_ones() {
     let limit = 60 << 20;
     let both = used(&listed, limit, SampledWhile::Running);
     assert!(both.bytes < limit, "{both:?}");
-    assert!(Meter::private(&listed, u64::MAX).bytes + both.shared_and_kernel_bytes > limit, "{both:?}");
-    assert!(Meter::private(&listed, limit).bytes < limit, "each page once");
+    assert!(MemoryMeter::private(&listed, u64::MAX).bytes + both.shared_and_kernel_bytes > limit, "{both:?}");
+    assert!(MemoryMeter::private(&listed, limit).bytes < limit, "each page once");
     drop(child.stdin.take());
     child.wait().unwrap();
 }
@@ -121,8 +121,8 @@ fn a_process_whose_first_thread_has_ended_hides_nothing() {
             break listed;
         }
     };
-    let mut marks = Marks::default();
-    let mut shared = SharedMemory::new(&[], &mut marks, u64::MAX);
+    let mut extents = MappedExtents::default();
+    let mut shared = SharedMemory::new(&[], &mut extents, u64::MAX);
     shared.add_descriptors(&listed[0]).expect("all of it is shown");
     assert!(shared.add_mappings(&listed[0]).expect("all of it is shown") > 0);
     assert!(!used(&listed, 1 << 40, SampledWhile::Running).is_hidden);
@@ -134,14 +134,14 @@ fn a_process_whose_first_thread_has_ended_hides_nothing() {
 fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
-    let meter = Meter::new(DescriptorSearch::Needed).unwrap();
+    let meter = MemoryMeter::new(DescriptorSearch::Needed).unwrap();
     let sample = |most| {
-        let mut marks = Marks::default();
+        let mut extents = MappedExtents::default();
         meter.sample(
             &listed,
             1 << 40,
             SampledWhile::Running,
-            &mut SharedMemory::new(&meter.devices, &mut marks, most),
+            &mut SharedMemory::new(&meter.devices, &mut extents, most),
         )
     };
     assert_eq!(sample(3).partial, Some(PartialSample::TooMany));

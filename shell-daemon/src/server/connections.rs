@@ -1,5 +1,5 @@
-//! The connections of a session since its last report: equal ones are counted together, so that a command that makes
-//! very many takes no memory and hides none of another kind.
+//! The connections of a session since its last report. Equal ones are counted together, so many equal
+//! connections cost no memory and cannot push others out of the report.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use portcullis_shell_protocol::Connection;
 #[derive(Debug, Default)]
 pub(super) struct ConnectionLog(Mutex<Connections>);
 
-/// A report: the connections, and how many are left out of it.
+/// A report: the connections, and the number of connections that it omits.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionReport {
     pub(super) connections: Vec<Connection>,
@@ -23,15 +23,14 @@ pub(super) struct ConnectionReport {
 
 #[derive(Debug, Default)]
 struct Connections {
-    /// Those whose end is not reported yet. At most as many as a session has at a time, and those that have ended
-    /// since the last addition.
+    /// Connections not yet reported as ended. May include some that ended since `add` was last called.
     open: Vec<TunnelWatch>,
     opened: BTreeMap<ConnectionKey, ConnectionTotals>,
     refused: BTreeMap<ConnectionKey, ConnectionTotals>,
     omitted: u64,
 }
 
-/// What connections that are counted together have in common.
+/// The facts by which connections are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ConnectionKey {
     target: Option<(String, u16)>,
@@ -54,7 +53,7 @@ impl ConnectionLog {
         this.open.push(watch.clone());
     }
 
-    /// The connections since the last report, and those that are still open, which the next one has again.
+    /// The connections since the last report, and the open ones, which the next report has again.
     pub(super) fn report(&self) -> ConnectionReport {
         let mut this = self.lock();
         this.settle();
@@ -121,8 +120,8 @@ fn message(key: ConnectionKey, totals: ConnectionTotals) -> Connection {
     }
 }
 
-/// The end of a connection that has none yet.
+/// The end of a connection that is still open.
 const OPEN: &str = "open";
 
-/// Kinds of opened connections that one report has, and as many of refused ones.
+/// The most kinds of opened connections in one report, and of refused ones.
 const MAX_REPORTED_KINDS: usize = 32;

@@ -1,5 +1,5 @@
-//! The specification of a new session: never more than the daemon has. A posture, mount or variable beyond that is
-//! refused; a limit is lowered.
+//! The specification of a new session. A session never gets more than the daemon has: a posture, mount or
+//! variable beyond that is refused, and a limit is lowered.
 
 use std::{
     collections::BTreeSet,
@@ -22,23 +22,23 @@ use super::{
 use crate::{PostureChoice, SessionMount, SessionNetwork, SessionSpec, limits::COMMAND_BYTES};
 use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
 
-/// A client's request, checked.
+/// A client's request after the checks.
 #[derive(Debug)]
 pub(super) struct CheckedRequest {
     pub(super) spec: SessionSpec,
     pub(super) mounts: Vec<Mount>,
     pub(super) limits: SessionLimits,
     pub(super) places: Vec<MountPath>,
-    /// The networks whose rules hold, each of them; none for a session without one.
+    /// The networks whose rules must all pass. `None` for a session without a network.
     pub(super) networks: Option<Vec<ShellNetwork>>,
 }
 
-/// A session's way to the network, once it has started.
+/// The network access of a session, once the session has started.
 #[derive(Debug)]
 pub(super) struct SessionAccess {
     pub(super) client: SessionEgress,
     pub(super) judge: Arc<SessionJudge>,
-    /// The hosts that the client asked for, for its report.
+    /// The hosts of the client's request, for its report.
     pub(super) hosts: Vec<String>,
 }
 
@@ -55,8 +55,8 @@ pub(super) fn request_for_all() -> CreateSessionRequest {
 }
 
 impl CheckedRequest {
-    /// Gets the client for a session that is to have a network, and adds what the session gets for it. `Err` has the
-    /// reason why it has none: it starts without.
+    /// Starts the client of a session with a network, and adds the session's network settings. `Err` has the
+    /// reason why the session starts without a network.
     pub(super) async fn open_network(&mut self, daemon: &Daemon) -> Option<Result<SessionAccess, String>> {
         let networks = self.networks.take()?;
         let Some(clients) = &daemon.clients else {
@@ -73,7 +73,7 @@ impl CheckedRequest {
     }
 }
 
-/// Checks a request and makes a session's specification of it.
+/// Checks a request and derives the session's specification.
 ///
 /// # Errors
 /// `posture`, `mounts`, `environment` or `invalid`, with the reason.
@@ -155,11 +155,11 @@ pub(super) fn messages(mounts: &[DaemonMount]) -> Vec<Mount> {
     mounts.iter().map(message).collect()
 }
 
-/// Translates a command's working directory to the session's paths; `None` if it is where the last command
-/// ended. In a session's own file tree the mounts have the clients' names.
+/// Translates a command's working directory to the session's paths. `None` means the directory where the last
+/// command ended. In a session's own file tree the mounts have the clients' names.
 ///
 /// # Errors
-/// `invalid`, if it is not below one of the session's mounts.
+/// `invalid` if the directory is not below one of the session's mounts.
 pub(super) fn workdir(
     places: &[MountPath],
     has_own_tree: bool,
@@ -184,10 +184,10 @@ pub(super) fn workdir(
     path.into_os_string().into_string().map(Some).map_err(|_path| refuse())
 }
 
-/// Checks that a shell can be given a command's text.
+/// Checks that a shell can take a command's text.
 ///
 /// # Errors
-/// `invalid`, if it is too long or holds a NUL.
+/// `invalid` if the text is too long or has a NUL.
 pub(super) fn command(text: String) -> Result<String, Status> {
     if text.len() > COMMAND_BYTES {
         return Err(RefusalCode::Invalid.because("the command is longer than 1 MiB"));
@@ -198,7 +198,7 @@ pub(super) fn command(text: String) -> Result<String, Status> {
     Ok(text)
 }
 
-/// The daemon's posture, raised to the one requested.
+/// The stricter of the daemon's posture and the requested one.
 fn posture(own: PostureChoice, requested: &str) -> Result<PostureChoice, Status> {
     if requested.is_empty() {
         return Ok(own);
@@ -212,7 +212,7 @@ fn posture(own: PostureChoice, requested: &str) -> Result<PostureChoice, Status>
     }
 }
 
-/// The daemon's network, and the one requested: a connection must pass both.
+/// The daemon's network and the requested one. A connection must pass both.
 fn networks(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Option<Vec<ShellNetwork>>, Status> {
     let own = daemon.config.network.as_ref().map(|network| network.rules.clone());
     match (request.all_hosts, &request.network) {
@@ -261,7 +261,7 @@ fn mounts(own: &[DaemonMount], requested: &[Mount]) -> Result<Vec<DaemonMount>, 
     Ok(mounts)
 }
 
-/// The lower of each limit requested and the daemon's; 0 means the daemon's. A timeout is only bounded by the
+/// The lower of each requested limit and the daemon's. 0 means the daemon's. A timeout is bounded only by the
 /// daemon's maximum.
 fn limits(daemon: &Daemon, requested: Option<&SessionLimits>) -> SessionLimits {
     let own = own_limits(daemon);
@@ -305,5 +305,5 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
 /// Rules of one request. A policy has at most as many in each of its two lists.
 const RULES: usize = 512;
 
-/// Bytes of all variables of one session. They go in one message with the rest of the setup.
+/// Bytes of all variables of one session. They are sent in one message with the rest of the setup.
 const ENVIRONMENT_BYTES: usize = 16 << 10;

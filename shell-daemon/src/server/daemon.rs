@@ -28,7 +28,7 @@ pub(super) struct Daemon {
     pub(super) token: Token,
     pub(super) protect: ProtectedPaths,
     pub(super) canary: Canary,
-    /// Of a daemon whose sessions have a network.
+    /// The client of a daemon whose sessions have a network.
     pub(super) clients: Option<SharedSessionEgress>,
     /// The mounts' folders, in the order of the configuration.
     mounts: Vec<OwnedFd>,
@@ -42,7 +42,7 @@ pub(super) struct Daemon {
     known: Mutex<Vec<Weak<Connection>>>,
     /// Cancelled once no new work is accepted.
     pub(super) stopping: CancellationToken,
-    /// Cancelled when all remaining connections are cut.
+    /// Cancelled when all remaining connections are closed.
     pub(super) cut: CancellationToken,
 }
 
@@ -100,7 +100,7 @@ impl Daemon {
         known.push(Arc::downgrade(connection));
     }
 
-    /// Hangs up on the oldest connection that has not sent the token; `false` if there is none.
+    /// Closes the oldest connection that has not sent the token. `false` if there is none.
     pub(super) fn cut_a_stranger(&self) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let unauthenticated =
@@ -162,5 +162,5 @@ fn require_values(config: &DaemonConfig) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// More than this is a mistake in any setting, and tokio's semaphore has a maximum as well.
+/// A higher number is a mistake in any setting. tokio's semaphore also has a maximum.
 const MOST_PLACES: usize = 65_536;

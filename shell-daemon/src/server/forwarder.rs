@@ -1,7 +1,7 @@
-//! The forwarder of one session: accepts the connections of its programs, and hands them to the HTTP client.
+//! The forwarder of one session: accepts its programs' connections, and hands them to the HTTP client.
 //!
-//! The listener is in the session's network namespace, so that no other session and no other program of the machine
-//! reaches it. Bytes are read by its confined threads only.
+//! The listener is in the session's network namespace, so no other session and no other program of the
+//! machine reaches it. Only the client's confined threads read bytes.
 
 use std::{io, net::TcpListener as StdTcpListener, os::fd::OwnedFd, sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ impl Drop for Forwarder {
     }
 }
 
-/// Accepts until it is aborted. At the limit it accepts no more, and further connections wait in the kernel.
+/// Accepts until it is aborted. At the limit, further connections wait in the kernel.
 async fn forward(
     listener: TcpListener,
     client: SessionEgress,
@@ -61,7 +61,7 @@ async fn forward(
                     tunnels.push(carry(stream, &client, Arc::clone(&judge), &connections));
                 }
                 Err(error) => {
-                    // Usually no descriptor is left. Open connections go on until there is one again.
+                    // Usually no descriptor is left. Open connections continue until there is one again.
                     tracing::warn!(%error, "could not accept a connection of a session");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -77,12 +77,12 @@ async fn carry(
     judge: Arc<dyn Judge>,
     connections: &ConnectionLog,
 ) {
-    // Fails only if the stream cannot be taken from the runtime; it is closed then.
+    // It fails only if the stream cannot be taken from the runtime, and the stream is then closed.
     let Ok(stream) = stream.into_std() else { return };
     let watch = TunnelWatch::default();
     connections.add(&watch);
     let limits = TunnelLimits::default();
-    // The forwarder's end drops this future, which ends the tunnel.
+    // The end of the forwarder drops this future, which ends the tunnel.
     client.egress.tunnel(judge, stream, limits, watch, tokio_util::sync::CancellationToken::new()).await;
 }
 

@@ -1,7 +1,8 @@
-//! The threads that make the connections of sessions, started by the first session with a network, and the judge of
-//! each connection.
+//! The threads that make the sessions' connections, and the judge of each connection. The first session with
+//! a network starts the threads.
 //!
-//! The daemon itself connects nowhere. Its forwarders hand each connection of a session to these threads, which may
+//! The daemon itself connects nowhere. Its forwarders hand each connection to these threads, which can only
+//! connect.
 //! connect and can do nothing else.
 
 use std::{
@@ -22,16 +23,16 @@ use tokio::sync::OnceCell;
 
 use super::DaemonNetwork;
 
-/// What a session with a network is made with.
+/// The HTTP client and the certificates of a session with a network.
 #[derive(Debug, Clone)]
 pub(super) struct SessionEgress {
-    /// The client that makes its connections.
+    /// The client that makes the session's connections.
     pub(super) egress: Arc<Egress>,
-    /// The certificates that its programs trust, in PEM form.
+    /// The certificates that the session's programs trust, in PEM form.
     pub(super) certificates: Arc<str>,
 }
 
-/// The client of all sessions, and the settings to start it with.
+/// The client that all sessions share, and the settings to start it with.
 #[derive(Debug)]
 pub(super) struct SharedSessionEgress {
     network: DaemonNetwork,
@@ -45,10 +46,10 @@ impl SharedSessionEgress {
         Self { network, canary, egress: LazyEgress::default(), certificates: OnceCell::new() }
     }
 
-    /// The client, which starts with the first session ([`LazyEgress::get`]).
+    /// The client. The first session starts it ([`LazyEgress::get`]).
     ///
     /// # Errors
-    /// The reason for operators. No connection is ever made elsewhere.
+    /// The reason, for operators. No connection is ever made outside the confined threads.
     pub(super) async fn get(&self) -> Result<SessionEgress, String> {
         let client = async {
             let (network, canary) = (self.network.clone(), self.canary.clone());
@@ -75,7 +76,7 @@ impl SharedSessionEgress {
     }
 }
 
-/// Why sessions have no network.
+/// The reason why sessions have no network.
 #[derive(Debug, thiserror::Error)]
 enum TunnelStartError {
     #[error("the certificates in {} cannot be read", .path.display())]
@@ -100,7 +101,7 @@ fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, TunnelStartE
     })?)
 }
 
-/// The text with further certificates, if there is a file.
+/// The text with further certificates, if there is such a file.
 fn further(ca: Option<&Path>) -> Result<Option<Vec<u8>>, TunnelStartError> {
     ca.map(|path| read_ca(path).map_err(|source| TunnelStartError::Ca { path: path.to_owned(), source }))
         .transpose()

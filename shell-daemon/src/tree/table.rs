@@ -19,41 +19,41 @@ use crate::{ShellError, limits::THREADS_PER_PROCESS};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessEntry {
     pub(crate) process: Process,
-    /// How many threads it has.
+    /// The number of threads.
     pub(crate) threads: usize,
-    /// Its first thread has ended, and others live.
+    /// The first thread has ended, and others live.
     pub(crate) is_headless: bool,
-    /// Size of its address space, with memory behind it or not.
+    /// The size of the address space, backed by memory or not.
     pub(crate) virtual_bytes: u64,
-    /// One of its living threads: the first one, or another if that has ended.
+    /// A living thread: the first one, or another if that one has ended.
     pub(crate) thread: Pid,
     pub(super) parent: i32,
     /// Its process group.
     pub(super) group: i32,
-    /// It is a zombie.
+    /// The process is a zombie.
     pub(super) ended: bool,
     pub(super) is_stopped: bool,
-    /// It runs or waits for a processor.
+    /// The process runs or waits for a processor.
     pub(super) is_running: bool,
-    /// It has run no other program since it was forked.
+    /// The process has run no other program since its fork.
     is_forked: bool,
-    /// Processor time that it has used, in the kernel's ticks.
+    /// The processor time that the process has used, in the kernel's ticks.
     used_ticks: u64,
 }
 
 impl ProcessEntry {
-    /// Whether it may be a shell before its `exec`: it runs our program, and has used hardly any processor
-    /// time.
+    /// Whether the process may be a shell before its `exec`: it runs this program and has used almost no
+    /// processor time.
     pub(crate) fn may_be_before_exec(&self) -> bool {
         self.is_forked && self.threads == 1 && self.used_ticks <= BEFORE_EXEC_TICKS
     }
 
-    /// Whether it still has an address space: neither a zombie nor gone, nor about to be.
+    /// Whether the process still has an address space: it is not a zombie, has not ended and is not ending.
     pub(crate) fn has_memory(&self) -> bool {
         entry(self.process.pid).is_some_and(|now| now.process == self.process && now.virtual_bytes > 0)
     }
 
-    /// Whether it has run no other program since it was forked.
+    /// Whether the process has run no other program since its fork.
     pub(crate) fn is_forked(&self) -> bool {
         self.is_forked
     }
@@ -88,13 +88,13 @@ impl ProcessEntry {
 
 /// All processes that `/proc` shows, read at about one moment.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct ProcessTable {
     entries: Vec<ProcessEntry>,
     children: HashMap<i32, Vec<usize>>,
 }
 
-impl Table {
-    /// Reads the list. Takes about 10 µs for each process of the machine.
+impl ProcessTable {
+    /// Reads the list, which takes about 10 µs for each process of the machine.
     ///
     /// # Errors
     /// [`ShellError::Processes`] without `/proc`.
@@ -107,7 +107,7 @@ impl Table {
         Ok(Self { entries, children })
     }
 
-    /// The processes below `root`; none if it is gone.
+    /// The processes below `root`. Empty if `root` has ended.
     pub(crate) fn below(&self, root: Process) -> ProcessesBelow {
         let mut below = ProcessesBelow::default();
         if !self.entries.iter().any(|entry| entry.process == root && !entry.ended) {
@@ -119,7 +119,7 @@ impl Table {
             for index in self.children.get(&parent).into_iter().flatten() {
                 let child = self.entries[*index];
                 let number = child.process.pid.as_raw_pid();
-                // `seen` guards against a cycle: entries read at different moments can form one.
+                // `seen` guards against a cycle: entries that were read at different moments can form one.
                 if seen.insert(number) {
                     parents.push(number);
                     below.add(child);
@@ -130,24 +130,24 @@ impl Table {
     }
 }
 
-/// The processes below `root`, found by the lists of children that the kernel keeps for each thread. The time
-/// depends on these processes only, and the walk ends as soon as there are more than `most`. `None` where the
-/// kernel has no such lists, and where the processes have very many threads.
+/// The processes below `root`, found by the kernel's lists of each thread's children. The time depends on
+/// these processes only, and the walk ends as soon as there are more than `most`. `None` if the kernel has no
+/// such lists, or the processes have very many threads.
 ///
-/// A process that ends during the walk can hide others from it: their new parent's list may have been read
-/// before. So the lists are read again until they show nothing new, a few times at most; otherwise the result
-/// has a gap.
+/// A process that ends during the walk can hide others from it, since their new parent's list may have been
+/// read before. So the lists are read again until they show nothing new, a few times at most. If they still
+/// change, the result has a gap.
 pub(crate) fn near_below(root: Process, most: usize) -> Option<ProcessesBelow> {
     let mut below = ProcessesBelow::default();
     let first = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
     let Some(first) = first else { return Some(below) };
     let mut seen = HashSet::from([root.pid]);
     let mut parents = vec![first];
-    // `most` is from half of a command's processes on.
+    // `most` is at least half of a command's processes.
     let most_threads = most.saturating_mul(2 * THREADS_PER_PROCESS).max(NEAR_THREADS);
     for _ in 0..NEAR_ROUNDS {
         let (mut is_new, mut threads, mut read) = (false, 0, 0);
-        // `parents` grows meanwhile.
+        // `parents` grows during the loop.
         while let Some(parent) = parents.get(read).copied() {
             read += 1;
             threads += parent.threads;
@@ -176,7 +176,7 @@ pub(crate) fn near_below(root: Process, most: usize) -> Option<ProcessesBelow> {
     Some(below)
 }
 
-/// The children of a process; none if it is gone. `None` where the kernel keeps no lists.
+/// The children of a process. Empty if it has ended; `None` where the kernel keeps no lists.
 pub(super) fn children(parent: &ProcessEntry) -> Option<Vec<Pid>> {
     let mut found = Vec::new();
     for thread in threads(parent) {
@@ -218,14 +218,14 @@ fn number(name: &str) -> Option<Pid> {
     name.parse().ok().and_then(Pid::from_raw)
 }
 
-/// The entry of one process; `None` if it is gone.
+/// The entry of one process. `None` if it has ended.
 pub(super) fn entry(pid: Pid) -> Option<ProcessEntry> {
     let folder = Path::new("/proc").join(pid.as_raw_pid().to_string());
     let found = stat(&folder, pid)?;
     if !found.is_headless {
         return Some(found);
     }
-    // The first thread has no memory any more: take the numbers of a living one, which hold for all threads.
+    // The first thread has no memory any more. The numbers of a living thread hold for all threads.
     let living = threads(&found)
         .into_iter()
         .find_map(|thread| stat(&thread, thread_number(&thread)?).filter(|thread| thread.virtual_bytes > 0));
@@ -237,7 +237,7 @@ pub(super) fn entry(pid: Pid) -> Option<ProcessEntry> {
 
 /// The numbers about a process, or about one of its threads.
 fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
-    // Read as bytes: a process chooses its name, which may hold anything, `)` included.
+    // Read as bytes, since a process's name may hold any bytes, `)` included.
     let line = std::fs::read(folder.join("stat")).ok()?;
     let after_name = line.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(line.get(after_name..)?).ok()?;
@@ -270,15 +270,15 @@ fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
     })
 }
 
-/// Kernel flag of a process that has not called `exec` since its fork, `include/linux/sched.h`.
+/// Kernel flag of a process that has not called `exec` since its fork (`include/linux/sched.h`).
 const PF_FORKNOEXEC: u64 = 0x40;
 
-/// Processor time that a shell may use before its `exec`: less than filling much memory takes.
+/// The processor time that a shell may use before its `exec`. Filling much memory takes longer.
 const BEFORE_EXEC_TICKS: u64 = 1;
 
-/// How often the lists of children are read at most.
+/// The most reads of the lists of children.
 const NEAR_ROUNDS: u32 = 4;
 
-/// Above this number of threads the list of all processes is faster. More are walked where a command may have
-/// more.
+/// Above this number of threads, reading the list of all processes is faster. Where a command may have more
+/// threads, more are walked.
 const NEAR_THREADS: usize = 1024;

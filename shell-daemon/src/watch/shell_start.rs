@@ -1,25 +1,25 @@
-//! Detects the start of a command's shell. Until `exec`, the process still runs this program: its memory is
-//! hidden and does not count for the command.
+//! Detects the start of a command's shell. Before its `exec`, the process still runs this program. Its memory
+//! is hidden and does not count for the command.
 
 use crate::tree::{Process, ProcessesBelow};
 
-/// Whether a command's shell has been started.
+/// The stage of the start of a command's shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShellStart {
-    /// No process has been seen.
+    /// No process was seen yet.
     Pending,
-    /// One process has ever been seen, which is the shell before its `exec`, or looks like it.
+    /// Exactly one process was seen so far: the shell before its `exec`, or a process that looks like it.
     BeforeExec(Process),
-    /// The shell runs, or has run.
+    /// The shell runs or has run.
     Running,
 }
 
 impl ShellStart {
-    /// The state after a sample, where the command's init has an address space of `init_bytes`.
+    /// The stage after a sample. The command's init has an address space of `init_bytes`.
     ///
-    /// A shell before its `exec` uses its init's address space, or a copy of it, so it has the same size. A
-    /// command could start processes of that size too, each of which seems to wait for its `exec`. So any other
-    /// process than the first one, and the end of that one, means that the shell has run.
+    /// Before its `exec`, a shell uses its init's address space or a copy of it, so the sizes are equal. A
+    /// command could also start processes of that size, and each would seem to wait for its `exec`. So a
+    /// second process, or the end of the first one, means that the shell has run.
     pub(super) fn after(self, below: &ProcessesBelow, init_bytes: Option<u64>) -> Self {
         match (self, below.living.as_slice()) {
             (Self::Pending, []) if below.ended == 0 => Self::Pending,

@@ -1,4 +1,4 @@
-//! The samples of one command: when the next one is due, how it counts, and when it kills.
+//! The samples of one command: when the next one is due, how it is counted, and when the command is killed.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
@@ -14,11 +14,11 @@ use crate::{
         COUNT_TIME, FREEZE_TIME, FULL_SAMPLE_INTERVAL, HIDDEN_GROWTH, HIDDEN_SAMPLES, INCOMPLETE_SAMPLES,
         KILL_TIME, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL, SAMPLE_INTERVAL, THREADS_PER_PROCESS,
     },
-    memory::{Marks, MemoryUse, Meter, PartialSample, SampledWhile, shared_by_all},
-    tree::{self, Process, ProcessEntry, ProcessesBelow, Table},
+    memory::{MappedExtents, MemoryUse, MemoryMeter, PartialSample, SampledWhile, shared_by_all},
+    tree::{self, Process, ProcessEntry, ProcessesBelow, ProcessTable},
 };
 
-/// One command that is watched.
+/// One watched command.
 #[derive(Clone, Debug)]
 pub(super) struct WatchedCommand {
     root: Process,
@@ -27,19 +27,20 @@ pub(super) struct WatchedCommand {
     /// The time of the next sample.
     pub(super) next: Instant,
     next_whole: Instant,
-    /// The number of processes when it was last stopped or slowed down.
+    /// The number of processes when the command was last stopped or slowed down.
     count_when_slowed: usize,
     pub(super) threads: usize,
     pub(super) memory_bytes: u64,
-    marks: Arc<Mutex<Marks>>,
+    extents: Arc<Mutex<MappedExtents>>,
     shell_start: ShellStart,
     /// Consecutive samples that may have missed processes.
     gaps: u32,
     /// Set while a process hides its memory.
     hidden: Option<HiddenMemory>,
-    /// The time since when its memory may be too much.
+    /// The time at which the memory began to be doubtful.
     doubt: Option<Instant>,
-    /// The last count for which it had to be stopped, because one sample could not read all its mappings.
+    /// The last count for which the command had to be stopped, because one sample could not read all its
+    /// mappings.
     counted: Option<MemoryCount>,
 }
 
@@ -47,33 +48,33 @@ pub(super) struct WatchedCommand {
 #[derive(Clone, Copy, Debug)]
 struct MemoryCount {
     at: Instant,
-    /// As in [`crate::memory::MemoryUse`].
+    /// See [`crate::memory::MemoryUse`].
     shared_and_kernel_bytes: u64,
-    /// The memory that all processes of the machine shared then.
+    /// The memory that all processes of the machine shared at the count.
     shared_by_all: u64,
 }
 
 impl MemoryCount {
-    /// Whether this count still holds, while all processes of the machine share `shared` bytes. Without that number it
-    /// does not.
+    /// Whether this count is still valid, given that all processes of the machine share `shared` bytes. An
+    /// unknown number makes it invalid.
     fn holds(&self, shared: Option<u64>) -> bool {
         let grown_to = self.shared_by_all.saturating_add(HIDDEN_GROWTH);
         self.at.elapsed() < COUNT_TIME && shared.is_some_and(|shared| shared < grown_to)
     }
 }
 
-/// Consecutive samples that have found a process that hides its memory.
+/// Consecutive samples that found a process that hides its memory.
 #[derive(Clone, Copy, Debug)]
 struct HiddenMemory {
     samples: u32,
-    /// The shared memory of the machine's processes at the first of these samples, and its growth since.
+    /// The memory shared by all processes of the machine at the first of these samples, and its growth since.
     began_with: Option<u64>,
     grown: u64,
 }
 
 impl HiddenMemory {
-    /// The next sample in a row, at which all processes of the machine share `shared` bytes. Growth that cannot be told
-    /// is taken for the largest.
+    /// The next sample in a row, at which all processes of the machine share `shared` bytes. Unknown growth
+    /// counts as `u64::MAX`.
     fn next(previous: Option<Self>, shared: Option<u64>) -> Self {
         let (samples, began_with) =
             previous.map_or((0, None), |previous| (previous.samples, previous.began_with));
@@ -98,7 +99,7 @@ impl WatchedCommand {
             count_when_slowed: 0,
             threads: 0,
             memory_bytes: 0,
-            marks: Arc::default(),
+            extents: Arc::default(),
             shell_start: ShellStart::Pending,
             gaps: 0,
             hidden: None,
@@ -108,21 +109,21 @@ impl WatchedCommand {
     }
 
     /// Counts the command, and kills it if it breaks a limit.
-    pub(super) fn sample(&mut self, meter: &Meter) {
+    pub(super) fn sample(&mut self, meter: &MemoryMeter) {
         let begun = processor_time();
         if let Err(breach) = self.judge(meter) {
             self.end(breach);
         }
         let spent = processor_time().saturating_sub(begun);
         let now = Instant::now();
-        self.next = now + self.rest(spent);
+        self.next = now + self.time_until_next(spent);
     }
 
-    fn judge(&mut self, meter: &Meter) -> Result<(), Breach> {
-        let Ok(below) = self.below() else { return Err(Breach::Unseen) };
+    fn judge(&mut self, meter: &MemoryMeter) -> Result<(), Breach> {
+        let Ok(below) = self.below() else { return Err(Breach::Unlisted) };
         self.gaps = if below.has_gap { self.gaps + 1 } else { 0 };
         let mut partial = None;
-        // Count processes before anything else is read: a bomb grows faster than any details of it can be
+        // The processes are counted before anything else is read: a bomb grows faster than its details can be
         // read.
         if below.count() <= self.max_unfrozen_processes() {
             partial = self.record_sample(&below, SampledWhile::Running, meter).err();
@@ -137,17 +138,17 @@ impl WatchedCommand {
                 return Ok(());
             }
         }
-        // Running processes are counted at several moments and grow meanwhile; stopped ones do not.
+        // Running processes are counted at several moments and grow meanwhile. Stopped ones do not.
         let Ok(frozen) = tree::freeze(self.root, &below.living, self.bounds.processes, FREEZE_TIME) else {
-            return Err(Breach::Unseen);
+            return Err(Breach::Unlisted);
         };
         self.gaps = 0;
         self.count_when_slowed = frozen.below.count();
         let Ok(used) = self.record_sample(&frozen.below, SampledWhile::Stopped, meter) else {
             return Err(Breach::Hidden);
         };
-        // If one sample could not read all mappings of the running processes, the next one could not either. So
-        // the count of the stopped processes is kept instead. Only a complete sample clears a doubt.
+        // If one sample could not read all mappings of the running processes, the next one could not either.
+        // So the count of the stopped processes is kept. Only a complete sample ends a doubt.
         let has_many = partial == Some(PartialSample::TooMany) || self.counted.is_some();
         self.counted =
             (has_many && used.doubtful == 0).then(shared_by_all).flatten().map(|shared_by_all| MemoryCount {
@@ -156,10 +157,10 @@ impl WatchedCommand {
                 shared_by_all,
             });
         match self.breach(&frozen.below) {
-            // It stays stopped until it is killed.
+            // The command stays stopped until it is killed.
             Some(breach) => Err(breach),
             // A process continues by itself, so the command cannot be counted.
-            None if frozen.goes_on => Err(Breach::Processes),
+            None if frozen.continues => Err(Breach::Processes),
             None => {
                 if self.count_when_slowed > self.bounds.processes.div_ceil(4) {
                     yield_to_others(&frozen.below.living);
@@ -179,11 +180,11 @@ impl WatchedCommand {
             near => near.is_some_and(|near| near.has_gap),
         };
         self.next_whole = now + FULL_SAMPLE_INTERVAL;
-        Ok(ProcessesBelow { has_gap, ..Table::read()?.below(self.root) })
+        Ok(ProcessesBelow { has_gap, ..ProcessTable::read()?.below(self.root) })
     }
 
-    /// The most processes that need not be stopped to be counted: half of the limit, later the last count and
-    /// a step.
+    /// The most processes that are counted without being stopped: half of the limit, or the last count and
+    /// one step, if that is more.
     fn max_unfrozen_processes(&self) -> usize {
         let half = self.bounds.processes.div_ceil(2);
         if self.count_when_slowed < half { half } else { self.count_when_slowed.saturating_add(self.step()) }
@@ -193,33 +194,33 @@ impl WatchedCommand {
         self.bounds.processes.div_ceil(8)
     }
 
-    /// Stores the result of one sample, and returns the sample.
+    /// Stores the result of one sample and returns it.
     ///
     /// # Errors
-    /// If the sample is no valid count; the last count stays then.
+    /// The sample is not a valid count. The last valid count is kept.
     fn record_sample(
         &mut self,
         below: &ProcessesBelow,
         sampled_while: SampledWhile,
-        meter: &Meter,
+        meter: &MemoryMeter,
     ) -> Result<MemoryUse, PartialSample> {
         self.threads = below.threads();
         if self.shell_start != ShellStart::Running {
             self.shell_start = self.shell_start.after(below, self.root.virtual_bytes());
         }
         if self.shell_start != ShellStart::Running {
-            // The memory of our own program is not the command's.
+            // The command does not own the memory of this program.
             return Ok(MemoryUse::default());
         }
         if sampled_while == SampledWhile::Running
-            && let Some(used) = self.since_count(below)
+            && let Some(used) = self.use_since_count(below)
         {
             self.memory_bytes = used.bytes;
             return Ok(used);
         }
-        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = meter.used(&below.living, self.bounds.memory_bytes, sampled_while, &mut marks);
-        drop(marks);
+        let mut extents = self.extents.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = meter.used(&below.living, self.bounds.memory_bytes, sampled_while, &mut extents);
+        drop(extents);
         if let Some(partial) = used.partial {
             return Err(partial);
         }
@@ -228,13 +229,13 @@ impl WatchedCommand {
         Ok(used)
     }
 
-    /// The current memory, based on the last full count: only private memory is read again, and the rest of
-    /// the full count is added. `None` if that count is no longer valid.
-    fn since_count(&self, below: &ProcessesBelow) -> Option<MemoryUse> {
+    /// The current memory, based on the last full count: private memory is read again, and the rest is taken
+    /// from that count. `None` if the count is no longer valid.
+    fn use_since_count(&self, below: &ProcessesBelow) -> Option<MemoryUse> {
         let counted = self.counted.filter(|counted| counted.holds(shared_by_all()))?;
         let shared_and_kernel_bytes = counted.shared_and_kernel_bytes;
         let limit = self.bounds.memory_bytes.saturating_sub(shared_and_kernel_bytes);
-        let used = Meter::private(&below.living, limit);
+        let used = MemoryMeter::private(&below.living, limit);
         let bytes = used.bytes.saturating_add(shared_and_kernel_bytes);
         used.partial.is_none().then_some(MemoryUse { bytes, shared_and_kernel_bytes, ..used })
     }
@@ -269,7 +270,7 @@ impl WatchedCommand {
     }
 
     /// The time until the next sample, after one that took `spent` processor time.
-    fn rest(&self, spent: Duration) -> Duration {
+    fn time_until_next(&self, spent: Duration) -> Duration {
         let left = self.bounds.memory_bytes.saturating_sub(self.memory_bytes);
         let until_full = Duration::from_millis(left / (MEMORY_GROWTH / 1000));
         let grows = self.threads > self.bounds.processes.div_ceil(4);
@@ -286,8 +287,8 @@ fn yield_to_others(entries: &[ProcessEntry]) {
     entries.iter().for_each(|entry| entry.process.yield_to_others());
 }
 
-/// This thread's processor time. On a busy machine a sample takes longer by the clock, which would put off the
-/// next one when it matters most.
+/// This thread's processor time. On a busy machine a sample takes more wall-clock time, which would postpone
+/// the next one when it matters most.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
