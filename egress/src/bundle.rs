@@ -5,10 +5,11 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use crate::{EgressError, SystemRoots};
 
-/// The machine's certificates, and those of `extra`, each once. As [`crate::TrustedRoots::read`] takes them.
+/// The machine's certificates and those of `extra`, without duplicates, read like
+/// [`crate::TrustedRoots::read`].
 ///
 /// # Errors
-/// As [`crate::TrustedRoots::read`].
+/// See [`crate::TrustedRoots::read`].
 pub fn certificate_bundle(system: SystemRoots, extra: &[&[u8]]) -> Result<String, EgressError> {
     let mut certificates = match system {
         SystemRoots::Trust => rustls_native_certs::load_native_certs().certs,
@@ -34,7 +35,7 @@ fn pem(certificate: &CertificateDer<'_>) -> String {
     let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
     let mut rest = text.as_str();
     while !rest.is_empty() {
-        // Base64 is ASCII, so that every place is a boundary of characters.
+        // Base64 is ASCII, so every position is a character boundary.
         let (line, more) = rest.split_at(rest.len().min(LINE_CHARS));
         pem.push_str(line);
         pem.push('\n');

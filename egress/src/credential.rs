@@ -1,4 +1,4 @@
-//! Secrets that the host attaches to requests: a value that nothing shows, and the header that carries it.
+//! Secrets that the host attaches to requests: a value that is never shown, and the header that carries it.
 
 use std::{fmt, sync::Arc};
 
@@ -11,18 +11,19 @@ use crate::{
     request::FORBIDDEN,
 };
 
-/// The value of a secret: [`SecretValue::MIN_BYTES`] to [`SecretValue::MAX_BYTES`] bytes of printable ASCII, without
-/// spaces around it. Overwritten when it is dropped; not shown by `Debug`, and without `Display` and `Serialize`.
+/// The value of a secret: [`SecretValue::MIN_BYTES`] to [`SecretValue::MAX_BYTES`] bytes of printable ASCII,
+/// without spaces around it. It is overwritten when it is dropped. `Debug` does not show it, and it has no
+/// `Display` and no `Serialize`.
 #[derive(Clone)]
 pub struct SecretValue(Zeroizing<Vec<u8>>);
 
-/// Why a text is no value of a secret. The text is not repeated.
+/// The reason why a text is not a valid secret. The text is not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
-    /// There is none, or only a line break.
+    /// It is empty, or only a line break.
     #[error("it is empty")]
     Empty,
-    /// It is too short to be found in a response without finding much else.
+    /// It is too short to be searched for in responses without false matches.
     #[error(
         "it has fewer than {} bytes, which could not be told from other text in a response",
         SecretValue::MIN_BYTES
@@ -31,7 +32,7 @@ pub enum InvalidSecret {
     /// It is too long for a header.
     #[error("it has more than {} bytes", SecretValue::MAX_BYTES)]
     TooLong,
-    /// It has a control character, such as a line break within it, or a byte that is no ASCII.
+    /// It has a control character, such as a line break, or a byte outside ASCII.
     #[error(
         "it has a control character or is not ASCII, and stands in a header; one line break at its end is dropped"
     )]
@@ -42,14 +43,14 @@ pub enum InvalidSecret {
 }
 
 impl SecretValue {
-    /// The shortest value: 8 bytes. A shorter one would be found in text that repeats nothing.
+    /// The shortest value: 8 bytes. A shorter one would be found where nothing is repeated.
     pub const MIN_BYTES: usize = 8;
 
-    /// The longest value: 4 KiB, half of what common servers take as one header.
+    /// The longest value: 4 KiB, half of what common servers accept as one header.
     pub const MAX_BYTES: usize = 4096;
 
-    /// Checks a value, and drops one line break at its end, as editors write it. The bytes are overwritten when the
-    /// value is dropped, and if they are none.
+    /// Checks a value, and drops one line break at its end, as editors write it. The bytes are overwritten
+    /// when the value is dropped, also when they are refused.
     ///
     /// # Errors
     /// [`InvalidSecret`], without the text.
@@ -88,7 +89,7 @@ pub struct Credential {
     patterns: Arc<[Pattern]>,
 }
 
-/// Why a header cannot carry a secret.
+/// The reason why a header cannot carry a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the header `{header}` cannot carry a secret")]
 pub struct InvalidCredential {
@@ -97,7 +98,7 @@ pub struct InvalidCredential {
 }
 
 impl Credential {
-    /// The secret `name` in a header, between two texts such as `Bearer ` and nothing.
+    /// The secret `name` in a header, between two texts. They may be empty, or such as `Bearer `.
     ///
     /// # Errors
     /// [`InvalidCredential`] for a header that a request cannot set, or texts that a header cannot hold.
@@ -116,7 +117,7 @@ impl Credential {
         for part in [before.as_bytes(), &value.0, after.as_bytes()] {
             line.extend_from_slice(part);
         }
-        // The owner overwrites its bytes when the last request that holds them is gone.
+        // The owner overwrites its bytes when the last request with them is dropped.
         let line = Bytes::from_owner(Overwritten(line));
         let mut line = HeaderValue::from_maybe_shared(line).map_err(|_invalid| invalid())?;
         line.set_sensitive(true);

@@ -1,7 +1,7 @@
 //! Connections to a few origins, for a client of this process that speaks its own protocol: a model's provider.
 //!
-//! The operator has named the origins in the client's own settings, so that their addresses are not judged. The thread
-//! that dials may connect to their ports, and to name servers, and do nothing else.
+//! The operator has named the origins in the client's own settings, so their addresses are not judged. The
+//! dialling thread may connect to their ports and to name servers, and do nothing else.
 
 use std::{
     collections::BTreeSet,
@@ -31,10 +31,10 @@ pub struct DiallerSettings {
     pub landlock: Requirement,
     /// Whether the thread must have the system-call filter.
     pub seccomp: Requirement,
-    /// The name servers' answer, and then the connection to each address of a name.
+    /// The time limit for the name servers' answer, and then for each address of a name.
     pub connect: Duration,
-    /// The folder of the canary, whose refusal proves the confinement; it must exist when the first connection is made.
-    /// Default: none, which makes a temporary one.
+    /// The folder of the canary, whose refusal proves the confinement. It must exist when the first
+    /// connection is made. Default: a temporary folder.
     pub folder: Option<PathBuf>,
 }
 
@@ -101,7 +101,7 @@ impl Dialler {
     }
 }
 
-/// Without the thread.
+/// Shows no thread.
 impl fmt::Debug for Dialler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dialler").field("origins", &self.origins.places).finish_non_exhaustive()
@@ -127,14 +127,14 @@ fn start(
         landlock: settings.landlock,
         seccomp: settings.seccomp,
         ports,
-        // A machine without name servers reaches servers of its own.
+        // A machine without name servers can still reach its own servers.
         names: if needs_names { NameSettings::read_system()? } else { NameSettings::read_hosts()? },
         roots: TrustedRoots::none(),
         threads: NonZeroUsize::MIN,
     })?)
 }
 
-/// The judge: these hosts and ports, at whatever address.
+/// The judge. It allows these hosts and ports at any address.
 struct Origins {
     places: BTreeSet<(String, u16)>,
     limits: RequestLimits,

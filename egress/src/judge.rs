@@ -1,6 +1,6 @@
-//! The judge of a request: the policy and the grant, as this crate sees them.
+//! The judge of a request, which stands for the policy and the grant.
 //!
-//! The decisions are made elsewhere. This file says when they are asked for.
+//! The judge's implementation decides. This file says when it is asked.
 
 use std::net::IpAddr;
 
@@ -9,8 +9,8 @@ use url::Url;
 
 use crate::{Credential, RequestLimits};
 
-/// Decides about one request and what follows from it. A thread of [`crate::Egress`] calls it, so that an answer
-/// must come at once, without I/O.
+/// Decides about one request and its redirects. A thread of [`crate::Egress`] calls it, so it must answer at
+/// once, without I/O.
 pub trait Judge: Send + Sync {
     /// Whether this request may be made. Called before each request, those after a redirect included, and before
     /// the host's name is resolved. The scheme is `http` or `https`, and there is no user information. A tunnel has
@@ -55,7 +55,7 @@ pub trait Judge: Send + Sync {
     fn limits(&self) -> RequestLimits;
 }
 
-/// A judge's refusal.
+/// A refusal by the judge.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {

@@ -6,17 +6,17 @@ use tokio::sync::Mutex;
 
 use crate::{Egress, EgressError};
 
-/// An [`Egress`] that starts when it is first needed, so that a process which connects nowhere pays nothing.
+/// An [`Egress`] that starts when it is first needed, so a process without connections pays nothing.
 #[derive(Debug, Default)]
 pub struct LazyEgress(Mutex<Option<Arc<Egress>>>);
 
 impl LazyEgress {
-    /// The running client. Without one, or where its threads have ended, `start` makes it on a thread that may block;
-    /// the new threads prove their confinement before they serve. A failed start is tried again by the next caller: a
-    /// name server may be configured meanwhile.
+    /// The running client. If there is none, or its threads have ended, `start` makes one on a thread that
+    /// may block. The new threads prove their confinement before they serve. A failed start is repeated by
+    /// the next caller, since a name server may be configured meanwhile.
     ///
     /// # Errors
-    /// That of `start`; [`EgressError::Thread`] if it panics.
+    /// The error of `start`, or [`EgressError::Thread`] if it panics.
     pub async fn get<E>(
         &self,
         start: impl FnOnce() -> Result<Egress, E> + Send + 'static,

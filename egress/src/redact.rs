@@ -1,8 +1,10 @@
-//! Finds secrets in responses, and takes them out before anything else sees the bytes.
+//! Finds secrets in responses, and replaces them before anything else sees the bytes.
 //!
-//! A server that echoes its request, or reports an error with the header that it refused, repeats the secret. It is
-//! found as it is, in base64 at any of the three alignments and in both alphabets, in hexadecimal and in UTF-16; and
-//! each of these with any of its bytes escaped as in URLs, JSON, HTML or a string literal. This
+//! A server that echoes its request, or reports an error with the refused header, repeats the secret. The
+//! search finds the raw value and its forms in base64 (any of the three alignments, both alphabets),
+//! hexadecimal and UTF-16. Each form may have bytes that are escaped as in URLs, JSON, HTML or a string
+//! literal. This protects against careless servers. A server that wants to pass its own secret on can write
+//! it in another form.
 //! catches careless servers. A server that wants to pass its own secret on can write it in another way.
 
 use std::ops::Range;
@@ -16,22 +18,24 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::{Credential, SecretValue};
 
-/// What stands in the place of a secret. It has no character that means anything in a URL, a header, JSON, HTML or
-/// Markdown, and is not longer than the shortest secret, so that redacting never makes a body larger.
+/// The replacement of a secret. It has no special meaning in a URL, a header, JSON, HTML or Markdown, and is
+/// not longer than the shortest secret, so redacting never enlarges a body.
 pub(crate) const REDACTED: &[u8] = b"REDACTED";
 
 const _: () = assert!(REDACTED.len() <= SecretValue::MIN_BYTES);
 
-/// One way to write a secret.
+/// One form of a secret.
 pub(crate) struct Pattern {
     bytes: Zeroizing<Vec<u8>>,
     /// Whether line breaks may stand between its bytes, as MIME writes base64 (RFC 2045, section 6.8).
     is_wrapped: bool,
-    /// Whether the character before, and the one after, hold some bits of the secret beside others.
+    /// Whether the character before the form, and the one after it, hold bits of the secret together with
+    /// others.
     edges: (bool, bool),
 }
 
-/// The ways to write a value. Of a header of the scheme `Basic` also those of its password, which the value encodes.
+/// The forms of a value. For a header of the scheme `Basic` they include the forms of the password that the
+/// value encodes.
 pub(crate) fn patterns(value: &[u8], before: &str) -> Vec<Pattern> {
     let mut found = Vec::new();
     add_patterns(&mut found, value);
@@ -65,7 +69,7 @@ fn add_patterns(found: &mut Vec<Pattern>, value: &[u8]) {
     }
 }
 
-/// The characters of base64 that the value alone decides, where it begins `offset` bytes after a group of three.
+/// The base64 digits determined by the value alone, when it starts `offset` bytes into a three-byte group.
 fn aligned(value: &[u8], offset: usize, engine: &base64::engine::GeneralPurpose) -> Pattern {
     let mut padded = Zeroizing::new(vec![0; offset]);
     padded.extend_from_slice(value);
@@ -77,7 +81,7 @@ fn aligned(value: &[u8], offset: usize, engine: &base64::engine::GeneralPurpose)
     Pattern { bytes, is_wrapped: true, edges: (offset != 0, !bits.is_multiple_of(6)) }
 }
 
-/// Takes all secrets out of a text. Returns whether there were any.
+/// Replaces all secrets in a text. Returns whether there were any.
 pub(crate) fn redact(text: &mut Vec<u8>, credentials: &[Credential]) -> bool {
     let found = find(text, credentials);
     if found.is_empty() {
@@ -96,16 +100,17 @@ pub(crate) fn redact(text: &mut Vec<u8>, credentials: &[Credential]) -> bool {
     true
 }
 
-/// Takes all secrets out of a text of ours, such as an error that names what a server has sent.
+/// Replaces all secrets in a text of the host, such as an error that quotes a server.
 #[must_use]
 pub fn redact_text(text: String, credentials: &[Credential]) -> String {
     let mut bytes = text.into_bytes();
     redact(&mut bytes, credentials);
-    // A pattern is of ASCII characters, so that none of another character's bytes are gone.
+    // A pattern consists of ASCII characters, so no byte of another character is lost.
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Takes all secrets out of headers. One whose name repeats a secret is dropped. Returns whether there were any.
+/// Replaces all secrets in headers. A header whose name repeats a secret is dropped. Returns whether there
+/// were any.
 pub(crate) fn redact_headers(headers: &mut HeaderMap, credentials: &[Credential]) -> bool {
     if credentials.is_empty() {
         return false;
@@ -123,7 +128,7 @@ pub(crate) fn redact_headers(headers: &mut HeaderMap, credentials: &[Credential]
             continue;
         }
         is_redacted = true;
-        // A value of a header stays one with other printable characters in it.
+        // With the replacement, a valid header value stays valid.
         if let Ok(value) = HeaderValue::from_bytes(&text) {
             clean.append(name.clone(), value);
         }
@@ -132,7 +137,7 @@ pub(crate) fn redact_headers(headers: &mut HeaderMap, credentials: &[Credential]
     is_redacted
 }
 
-/// Names of headers arrive in lower case.
+/// Header names arrive in lower case.
 fn is_repeated_in_name(name: &str, credentials: &[Credential]) -> bool {
     let patterns = credentials.iter().flat_map(Credential::patterns);
     patterns.into_iter().any(|pattern| {
@@ -169,7 +174,7 @@ fn find(text: &[u8], credentials: &[Credential]) -> Vec<Range<usize>> {
             }
         }
     }
-    // Matches of several secrets, or of forms of one, may overlap: each place is replaced once.
+    // Matches of several secrets, or of several forms of one, may overlap. Each place is replaced once.
     places.sort_unstable_by_key(|place| place.start);
     places.into_iter().fold(Vec::new(), |mut merged, next| {
         match merged.last_mut() {
@@ -184,8 +189,8 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte)
 }
 
-/// The positions where a match of the bytes so far may end. There are several where a byte can stand for itself or begin
-/// an escape.
+/// The positions where a match of the bytes so far may end. There are several if a byte may stand for itself
+/// or begin an escape.
 #[derive(Default)]
 struct Ends {
     now: Vec<usize>,
@@ -193,7 +198,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// The last place where a match that begins here ends.
+    /// The last position at which a match that begins here ends.
     fn of_match(&mut self, text: &[u8], at: usize, pattern: &Pattern) -> Option<usize> {
         self.now.clear();
         self.now.push(at);
@@ -224,7 +229,7 @@ fn after_break(text: &[u8], at: usize) -> usize {
     }
 }
 
-/// Calls `found` with the end of each form of a byte that stands here.
+/// Calls `found` with the end of each encoding of a byte at this position.
 fn for_each_encoding(text: &[u8], at: usize, byte: u8, mut found: impl FnMut(usize)) {
     let rest = text.get(at..).unwrap_or_default();
     let Some(first) = rest.first() else { return };
@@ -232,7 +237,7 @@ fn for_each_encoding(text: &[u8], at: usize, byte: u8, mut found: impl FnMut(usi
         found(at + 1);
     }
     match rest {
-        // `%41`, and `%2541` where a URL stands in a URL.
+        // `%41`, and `%2541` for a URL within a URL.
         [b'%', b'2', b'5', high, low, ..] if hexadecimal(&[*high, *low]) == Some(byte.into()) => {
             found(at + 5);
         }

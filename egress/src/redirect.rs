@@ -5,7 +5,7 @@ use url::Url;
 
 use crate::{FetchError, Request};
 
-/// Whether this response leads elsewhere. A redirect status without `Location` is an answer like any other.
+/// Whether this response redirects the request. A redirect status without `Location` is an ordinary response.
 pub(crate) fn is_redirect(status: StatusCode, headers: &HeaderMap) -> bool {
     matches!(
         status,
@@ -17,8 +17,8 @@ pub(crate) fn is_redirect(status: StatusCode, headers: &HeaderMap) -> bool {
     ) && headers.contains_key(header::LOCATION)
 }
 
-/// The next request. To another origin only headers go that say nothing about the caller's rights: a list of
-/// credentials would miss the next service's own header. A body stays with its origin.
+/// The next request. Only harmless headers follow to another origin. An allow list is used, since a deny list
+/// would miss custom credential headers. A body stays with its origin.
 pub(crate) fn follow(
     request: &Request,
     status: StatusCode,
@@ -58,7 +58,7 @@ pub(crate) fn follow(
     Ok(next)
 }
 
-/// The target, relative to the address that redirects. Several `Location` headers are no target.
+/// The target, relative to the redirecting address. `None` if there are several `Location` headers.
 fn location(from: &Url, headers: &HeaderMap) -> Option<Url> {
     let mut values = headers.get_all(header::LOCATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -67,7 +67,7 @@ fn location(from: &Url, headers: &HeaderMap) -> Option<Url> {
     from.join(str::from_utf8(value.as_bytes()).ok()?).ok()
 }
 
-/// 303 asks for `GET`; after 301 and 302 clients turn `POST` into it (RFC 9110, 15.4.2).
+/// 303 asks for `GET`. After 301 and 302, clients turn `POST` into `GET` (RFC 9110, 15.4.2).
 fn becomes_get(method: &Method, status: StatusCode) -> bool {
     match status {
         StatusCode::SEE_OTHER => !matches!(*method, Method::GET | Method::HEAD),

@@ -1,4 +1,4 @@
-//! A request as a tool makes it, and the response as it gets it.
+//! A request that a tool makes, and its response.
 
 use std::{fmt, net::SocketAddr};
 
@@ -15,7 +15,7 @@ pub struct Request {
     pub method: Method,
     /// The address. The fragment is not sent.
     pub url: Url,
-    /// Further headers. Those that belong to a connection or to the framing of a message are refused.
+    /// Further headers. Headers of the connection or of the framing are refused.
     pub headers: HeaderMap,
     /// The body; empty means none.
     pub body: Bytes,
@@ -28,7 +28,7 @@ impl Request {
         Self { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new() }
     }
 
-    /// Refuses a request that could be read as another one, or that is too large.
+    /// Refuses a request that could be read as another one, or is too large.
     pub(crate) fn check(&self, limits: &RequestLimits) -> Result<(), FetchError> {
         if matches!(self.method, Method::CONNECT | Method::TRACE) {
             return Err(FetchError::MethodForbidden { method: self.method.clone() });
@@ -46,7 +46,7 @@ impl Request {
     }
 }
 
-/// Without the query, values of headers and the body, each of which may hold a secret.
+/// Omits the query, header values and the body, each of which may hold a secret.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
@@ -69,20 +69,20 @@ pub struct Response {
     pub address: SocketAddr,
     /// The status.
     pub status: StatusCode,
-    /// The headers as they came. `Content-Encoding` and `Content-Length` are those of the transfer; the body is
-    /// decoded.
+    /// The headers as they came. `Content-Encoding` and `Content-Length` describe the transfer, while the
+    /// body is decoded.
     pub headers: HeaderMap,
     /// The body after decompression.
     pub body: Bytes,
     /// The size of the body before decompression, in bytes.
     pub wire_bytes: usize,
-    /// The compression that was undone.
+    /// The compression that was removed.
     pub coding: ContentCoding,
-    /// Whether this response or a redirect before it repeated a credential, which was taken out.
+    /// Whether this response or a redirect before it repeated a credential, which was redacted.
     pub redacted: bool,
 }
 
-/// Without the query, values of headers and the body.
+/// Omits the query, header values and the body.
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Response")

@@ -1,4 +1,4 @@
-//! The certificates that servers are checked against, read before a thread is confined.
+//! The certificates that servers are checked against. They are read before a thread is confined.
 
 use std::{
     fs::File,
@@ -41,13 +41,14 @@ pub struct TrustedRoots(Arc<RootCertStore>);
 pub enum SystemRoots {
     /// The machine's certificates are trusted; `SSL_CERT_FILE` and `SSL_CERT_DIR` name other ones.
     Trust,
-    /// Only those that the caller adds are trusted.
+    /// Only certificates that the caller adds are trusted.
     Leave,
 }
 
 impl TrustedRoots {
-    /// Reads the machine's certificates, and adds those of `extra`, texts in PEM form (RFC 7468). A certificate of
-    /// the machine that cannot be read is left out, as other programs do; one of `extra` is an error.
+    /// Reads the machine's certificates, and adds those of `extra`, texts in PEM form (RFC 7468). A
+    /// certificate of the machine that cannot be read is skipped, as in other programs. One of `extra` is an
+    /// error.
     ///
     /// # Errors
     /// [`EgressError::Root`], and [`EgressError::NoRoots`] if no certificate remains.
@@ -71,14 +72,14 @@ impl TrustedRoots {
         Ok(Self(Arc::new(store)))
     }
 
-    /// No certificate, for threads that only dial: every `https` request of theirs fails.
+    /// No certificates, for threads that only dial. Every `https` request fails.
     #[must_use]
     pub fn none() -> Self {
         Self(Arc::new(RootCertStore::empty()))
     }
 
-    /// TLS 1.2 and 1.3, HTTP/1.1 only. No session is resumed: a session ticket would tell a server that two
-    /// requests come from one process, whichever grants they have.
+    /// TLS 1.2 and 1.3, HTTP/1.1 only. Sessions are not resumed: a session ticket would tell a server that
+    /// two requests come from one process, whichever grants they have.
     pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>, EgressError> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)

@@ -50,8 +50,8 @@ impl OwnSidecar {
 }
 
 impl StartSidecar for OwnSidecar {
-    fn start(&self, terms: &SidecarConfig) -> io::Result<StartedSidecar> {
-        let SidecarConfig { policy, workspace, state, private, ca, unconfined } = terms;
+    fn start(&self, settings: &SidecarConfig) -> io::Result<StartedSidecar> {
+        let SidecarConfig { policy, workspace, state, private, ca, unconfined } = settings;
         // The sidecar has another working directory.
         let ca = ca.as_ref().map(std::path::absolute).transpose()?;
         let mut config = DaemonConfig::from_policy(policy, workspace.clone(), state.clone(), private.clone())

@@ -164,7 +164,8 @@ pub(crate) fn binding(
     Ok(digest::of_parts([tool, arguments, &grant, &steps, policy_digest]))
 }
 
-/// Where an address leads: its origin in one form for all spellings, international names as Punycode. None for other
+/// The origin of an address in one form for all spellings, with international names as Punycode. `None` for
+/// other subjects.
 /// subjects.
 fn origin(subject: &RequestedSubject) -> Option<String> {
     let RequestedSubject::Url { url: text, .. } = subject else { return None };
@@ -174,6 +175,6 @@ fn origin(subject: &RequestedSubject) -> Option<String> {
         let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
         Some(format!("{}://{host}{port}", url.scheme()))
     };
-    // The policy refuses an address that cannot be read; here it stands for itself.
+    // The policy refuses an address that cannot be parsed. Here its text stands for it.
     Some(parse().unwrap_or_else(|| text.clone()))
 }

@@ -161,8 +161,8 @@ impl RegistryBuilder {
 
     /// Sets where the commands of `shell_exec` run. Default: at the sidecar that the envelope names, else
     /// nowhere.
-    pub fn shell(mut self, place: ShellSource) -> Self {
-        self.shell = place;
+    pub fn shell(mut self, source: ShellSource) -> Self {
+        self.shell = source;
         self
     }
 
@@ -218,8 +218,8 @@ impl RegistryBuilder {
     }
 
     /// Sets how the host's HTTP client is started, and adds `web_fetch` and, with a provider in the policy, `web_search`.
-    pub(crate) fn requests(mut self, terms: HttpClientConfig) -> Self {
-        self.http_client = Some(terms);
+    pub(crate) fn requests(mut self, config: HttpClientConfig) -> Self {
+        self.http_client = Some(config);
         self
     }
 
@@ -259,12 +259,12 @@ impl RegistryBuilder {
         registration.capabilities(self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
             let ca = self.http_client.as_ref().and_then(|http_client| http_client.ca.clone());
-            let terms = sidecar_terms(&policy, &state, workspace, private, ca);
-            registration.shell(ShellBackend::new(&self.shell, terms), policy.shell())?;
+            let config = sidecar_config(&policy, &state, workspace, private, ca);
+            registration.shell(ShellBackend::new(&self.shell, config), policy.shell())?;
         }
         registration.shipped_modules(self.modules)?;
         let has_steps = !self.steps.is_empty();
-        let http_client = self.http_client.map(|terms| Arc::new(HttpClientHandle::new(terms)));
+        let http_client = self.http_client.map(|config| Arc::new(HttpClientHandle::new(config)));
         registration.operations(self.steps, http_client.as_ref(), policy.search())?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
@@ -336,8 +336,8 @@ fn default_state() -> Option<PathBuf> {
     Some(base.join("portcullis/in-process"))
 }
 
-/// The terms of a sidecar of our own.
-fn sidecar_terms(
+/// The settings of a sidecar of our own.
+fn sidecar_config(
     policy: &WorkspaceSecurityPolicy,
     state: &Path,
     workspace: PathBuf,

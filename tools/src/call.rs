@@ -33,8 +33,8 @@ pub(crate) fn random_id(prefix: &str) -> String {
     format!("{prefix}_{bits:032x}")
 }
 
-/// Listener for a guest's standard error. Called at most once per try of a call, on the caller's side, before
-/// the result.
+/// Listener for a guest's standard error. Called at most once per attempt at a call, on the caller's side,
+/// before the result.
 pub type StderrFn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The caller of a call, and its terms.

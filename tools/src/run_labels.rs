@@ -1,4 +1,4 @@
-//! The labels of runs: what the calls of each run have read so far, those under way included.
+//! The labels of runs. A label says what the run's calls have read so far, running calls included.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -21,14 +21,14 @@ use crate::{
     shell::{NetworkedSession, NetworkedSessions, SidecarError, end_all, end_all_blocking},
 };
 
-/// The most runs that are remembered one by one. A caller could make up a run for every call; each costs some hundred
-/// bytes.
+/// The most runs that are remembered individually. A caller could invent a run for every call; each takes
+/// some hundred bytes.
 const MAX_REMEMBERED_RUNS: usize = 16_384;
 
 /// Collects labels per run.
 #[derive(Debug, Default)]
 pub(crate) struct RunLabels {
-    /// Shared by registries that follow one another.
+    /// Shared with the registries before and after this one.
     remembered: Mutex<Arc<Mutex<RememberedRuns>>>,
 }
 
@@ -37,17 +37,17 @@ struct RememberedRuns {
     runs: HashMap<Owner, Arc<BTreeMap<FlowLabel, String>>>,
     /// The same runs, the oldest first.
     order: VecDeque<Owner>,
-    /// The labels of runs that are no longer remembered. They hold for every run: one of them could be such a run, and
-    /// a rule must not end because many runs were begun.
+    /// The labels of forgotten runs. They hold for every run, since any run could be a forgotten one, and
+    /// beginning many runs must not end a rule.
     forgotten: BTreeMap<FlowLabel, String>,
-    /// The calls under way, at most as many as run at once. What they have read holds from that moment: a partial
-    /// result, or another call that runs beside it, could carry it on before the call ends.
+    /// The running calls, at most as many as may run at once. A label holds from the moment of the read: a
+    /// partial result, or a call that runs at the same time, could carry the data on before the call ends.
     under_way: Vec<Arc<CallUnderWay>>,
     /// The sessions that have a network.
     networked: NetworkedSessions,
 }
 
-/// What a call under way has read so far.
+/// The reads of a running call so far.
 #[derive(Debug)]
 struct CallUnderWay {
     owner: Owner,
@@ -59,8 +59,8 @@ struct CallUnderWay {
     carried: Mutex<BTreeSet<SecretName>>,
 }
 
-/// A call under way, with the marks of what it has read. Its labels are added to its run when this is dropped, also
-/// where the caller has left and the result is lost.
+/// Marks the reads of a running call. Dropping it adds the labels to the run, also if the caller has left and
+/// the result is lost.
 #[derive(Debug)]
 pub(crate) struct RunningCallLabels {
     labels: Arc<RunLabels>,
@@ -68,12 +68,12 @@ pub(crate) struct RunningCallLabels {
 }
 
 impl RunLabels {
-    /// The caller's run, with its labels.
+    /// The caller's run with its labels.
     pub(crate) fn facts<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         self.facts_with(caller, |_call, _label| true)
     }
 
-    /// The caller's run, with the labels of calls under way that are chosen.
+    /// The caller's run, with the chosen labels of running calls.
     fn facts_with<'a>(
         &self,
         caller: &'a Caller,
@@ -132,7 +132,7 @@ impl RunLabels {
         RunningCallLabels { labels: Arc::clone(self), call }
     }
 
-    /// Remembers what others remember, from now on together with them, and keeps its own.
+    /// Merges its labels into `others` and shares that store from now on.
     pub(crate) fn share_with(&self, others: &Self) {
         let theirs = others.shared();
         let mine = std::mem::replace(&mut *lock(&self.remembered), Arc::clone(&theirs));
@@ -142,7 +142,7 @@ impl RunLabels {
         }
     }
 
-    /// Forgets a run that is over, and nothing else.
+    /// Forgets one run that has ended.
     pub(crate) fn end_run(&self, owner: &Owner) {
         let shared = self.shared();
         let mut remembered = lock(&shared);
@@ -175,10 +175,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RememberedRuns {
-    /// Adds what a call has read to its run.
+    /// Adds the reads of a call to its run.
     fn end(&mut self, call: &Arc<CallUnderWay>) {
         self.under_way.retain(|other| !Arc::ptr_eq(other, call));
-        // The usual case: most calls of a run read nothing, or read where an earlier one has read.
+        // The usual case: most calls of a run read nothing, or only what earlier calls have read.
         let own = self.runs.get(&call.owner);
         if !call.labels().all(|label| own.is_some_and(|own| own.contains_key(&label))) {
             self.add(&call.owner, call.labels().map(|label| (label, call.call_id.clone())));
@@ -196,7 +196,7 @@ impl RememberedRuns {
         self.networked.take_over(networked);
     }
 
-    /// Adds labels to a run. The first call that brought a label stays the one that is named.
+    /// Adds labels to a run. A label keeps the first call that brought it.
     fn add(&mut self, owner: &Owner, labels: impl IntoIterator<Item = (FlowLabel, String)>) {
         let Self { runs, order, forgotten, .. } = self;
         let own = runs.entry(owner.clone()).or_insert_with(|| {
@@ -216,8 +216,8 @@ impl RememberedRuns {
 }
 
 impl CallUnderWay {
-    /// One label for each mount that the call has used, one for the network, and one for each secret that its requests
-    /// have carried.
+    /// One label for each mount that the call has used, one for the network, and one for each secret that was
+    /// sent with its requests.
     fn labels(&self) -> impl Iterator<Item = FlowLabel> {
         let mounts = self.mounts.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
         let web = self.web.load(Ordering::Acquire).then_some(FlowLabel::Web);
@@ -226,7 +226,7 @@ impl CallUnderWay {
     }
 }
 
-/// The refusal of a mount whose content could leave by a session that could not be ended.
+/// The refusal of a mount whose content could leave through a session that could not be ended.
 fn not_ended(rule: &str, error: &SidecarError) -> MountRefusal {
     tracing::warn!(error = error as &dyn std::error::Error, rule, "a session with a network cannot be ended");
     MountRefusal {
@@ -237,24 +237,24 @@ fn not_ended(rule: &str, error: &SidecarError) -> MountRefusal {
 }
 
 impl RunningCallLabels {
-    /// The caller's run with what others have read, this call left out.
+    /// The caller's run with the labels of all other calls.
     pub(crate) fn facts_of_others<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         self.labels.facts_with(caller, |call, _label| !Arc::ptr_eq(call, &self.call))
     }
 
-    /// The caller's run with all that was read, the requests of this call left out: an approval covers all requests of a
-    /// call.
+    /// The caller's run with all labels but those of this call's own requests, since an approval covers all
+    /// requests of a call.
     pub(crate) fn facts_before_requests<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         self.labels.facts_with(caller, |call, label| {
             !Arc::ptr_eq(call, &self.call) || !matches!(label, FlowLabel::Web | FlowLabel::Secret(_))
         })
     }
 
-    /// Ends the run's sessions with a network, if the policy keeps from it what this call's requests have marked. Call it
-    /// after the marks and before the request.
+    /// Ends the run's sessions with a network, if the policy denies the network after the labels that this
+    /// call's requests have marked. Must be called after the marks and before the request.
     ///
     /// # Errors
-    /// The denial, if it is not known that they have ended.
+    /// The denial, if the sessions may not have ended.
     pub(crate) async fn withdraw_networks(&self, policy: &WorkspaceSecurityPolicy) -> Result<(), Denial> {
         let is_of_request = |label: &FlowLabel| matches!(label, FlowLabel::Web | FlowLabel::Secret(_));
         let mut labels = self.call.labels().filter(is_of_request);
@@ -266,22 +266,22 @@ impl RunningCallLabels {
         })
     }
 
-    /// The marks of the grant's mounts, for the guest that uses them.
+    /// The flags of the grant's mounts, for the guest that uses them.
     pub(crate) fn used(&self) -> &MountUse {
         &self.call.used
     }
 
-    /// Marks every mount: nothing tells which of them the call uses.
+    /// Marks every mount, where the used ones are unknown.
     pub(crate) fn mark_all_mounts_used(&self) {
         (0..self.call.mounts.len()).for_each(|index| self.call.used.mark(index));
     }
 
-    /// Marks the network. Before a request is sent, so that nothing of its response comes first.
+    /// Marks the network. Called before a request is sent, so that the label precedes the response.
     pub(crate) fn mark_web_read(&self) {
         self.call.web.store(true, Ordering::Release);
     }
 
-    /// Marks the secrets of these names. Before a request that carries them is sent.
+    /// Marks the secrets with these names. Called before a request with them is sent.
     pub(crate) fn mark_secrets_sent(&self, names: &[Text]) {
         let named = |secret: &&GrantedSecret| names.iter().any(|name| **name == *secret.name.as_str());
         let carried = self.call.secrets.iter().filter(named).map(|secret| secret.name.clone());
@@ -351,7 +351,7 @@ mod tests {
         running.used().mark(1);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
         assert_eq!(labels_of(&labels, "2"), []);
-        // The run is over, and its call goes on: it reads for what follows.
+        // The run has ended, but its call continues and still reads.
         labels.end_run(&run.owner());
         running.mark_web_read();
         drop(running);

@@ -28,8 +28,8 @@ pub(super) async fn read(stream: &mut TcpStream, limit: usize) -> Result<Connect
                 false => TunnelError::Head { problem: "it ends too early" },
             });
         }
-        // A head ends with a line. Without this, a client that sends byte by byte would have each of them read
-        // anew as often as bytes follow it.
+        // A head ends with a line. Without this check, a client that sends byte by byte would have the whole
+        // head parsed again for every byte.
         if bytes[before..].contains(&b'\n')
             && let Some(head) = parse(&bytes)?
         {
@@ -38,7 +38,7 @@ pub(super) async fn read(stream: &mut TcpStream, limit: usize) -> Result<Connect
     }
 }
 
-/// The request, or none while it is incomplete.
+/// The request. `None` while it is incomplete.
 fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
     let invalid = |problem| TunnelError::Head { problem };
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
@@ -56,8 +56,8 @@ fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
     let (host, port) = target(authority)?;
     let mut has_host = false;
     for header in request.headers.iter() {
-        // Nothing of the head is passed on, so that other headers mean nothing. These would mean that what
-        // follows is no TLS.
+        // The head is not forwarded, so other headers are ignored. These two would announce a body, and TLS
+        // must follow instead.
         if header.name.eq_ignore_ascii_case("transfer-encoding")
             || (header.name.eq_ignore_ascii_case("content-length") && header.value != b"0")
         {
@@ -77,7 +77,7 @@ fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
     Ok(Some(ConnectHead { host, port, url, early: bytes[length..].to_vec() }))
 }
 
-/// A name and a port in their only form. Another spelling of an address is an address.
+/// A name and a port in their canonical form. Another spelling of an address counts as an address.
 fn target(authority: &str) -> Result<(String, u16), TunnelError> {
     let invalid = |problem| TunnelError::Head { problem };
     let (host, port) =
@@ -98,13 +98,13 @@ fn target(authority: &str) -> Result<(String, u16), TunnelError> {
     }
 }
 
-/// More than most requests.
+/// Longer than most requests.
 const READ_BYTES: usize = 512;
 
 /// The longest name (RFC 1035, section 2.3.4).
 const NAME_BYTES: usize = 253;
 
-/// Headers of a request; usual ones have three.
+/// The most headers of a request. Usual requests have three.
 const HEADERS: usize = 32;
 
 #[cfg(test)]

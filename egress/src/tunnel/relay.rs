@@ -1,7 +1,7 @@
 //! Carries the bytes of a tunnel both ways.
 //!
-//! Each direction ends by itself: a side that has sent all may still receive. Bytes wait in one buffer for each
-//! direction, so that a side which does not read stops the other (backpressure).
+//! Each direction ends separately: a side that has sent everything may still receive. Each direction has one
+//! buffer, so a side that does not read stops the other (backpressure).
 
 use std::{cell::Cell, io, time::Duration};
 
@@ -16,8 +16,8 @@ use tokio::{
 
 use super::{TunnelEnd, TunnelFacts, TunnelWatch};
 
-/// Carries bytes until both sides have finished, or none has sent any for `idle`. `hello` is the first of the inner
-/// side.
+/// Carries bytes until both sides have finished, or neither has sent any for `idle`. `hello` is the inner
+/// side's first message.
 pub(super) async fn both_ways(
     mut inner: TcpStream,
     mut outer: TcpStream,
@@ -38,7 +38,7 @@ pub(super) async fn both_ways(
     let up = one_way(hello, inner_read, outer_write, note(|facts| &mut facts.sent));
     let down = one_way(Vec::new(), outer_read, inner_write, note(|facts| &mut facts.received));
     tokio::select! {
-        // An end that comes together with the limit is an end.
+        // An end that coincides with the time limit counts as an end.
         biased;
         ended = async { tokio::try_join!(up, down) } => ended.map(|_both| TunnelEnd::Closed),
         () = silence(&last, idle) => Ok(TunnelEnd::Idle),
@@ -68,7 +68,7 @@ async fn one_way(
     }
 }
 
-/// Waits until the last byte is this long ago.
+/// Waits until the last byte is this old.
 async fn silence(last: &Cell<Instant>, idle: Duration) {
     loop {
         let end = last.get() + idle;

@@ -17,9 +17,9 @@ const MAX_KEPT: usize = 256;
 
 /// Calls that an approver has approved for the rest of a session.
 ///
-/// An approval covers later calls of the tool with other arguments, as long as mounts, profile, limits, the origins of
-/// addresses and everything else that the call may touch stay the same. Privileged tools, and calls that a flow rule asks about, have
-/// none: each of them is asked about.
+/// An approval covers later calls of the tool with other arguments, as long as mounts, profile, limits, the
+/// origins of addresses and everything else that the call may touch stay the same. Privileged tools, and
+/// calls that a flow rule asks about, are asked about each time.
 #[derive(Debug, Default)]
 pub struct SessionApprovals {
     kept: Mutex<BTreeSet<[u8; 32]>>,
@@ -60,8 +60,7 @@ fn grants(request: &ApprovalRequest) -> impl Iterator<Item = &Grant> {
 }
 
 /// The hash that a session's approval is bound to: tool, tier, policy digest (modules included), and the
-/// grants. Of the subjects of the single call only the origins of addresses count: who approves of a page does not
-/// approve of every other site.
+/// grants. The subjects count by their origins only: approving one page must not approve other sites.
 fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
     let mut hasher = Sha256::new();
     let ApprovalRequest { tool, tier, unconfined, policy_digest, .. } = request;
@@ -173,7 +172,7 @@ mod tests {
         ] {
             assert!(!approvals.covers(&of(other)), "{other}");
         }
-        // An address that cannot be read is no other's.
+        // An address that cannot be parsed equals no other.
         approvals.keep(&of("https://["));
         assert!(!approvals.covers(&of("http://[")));
     }

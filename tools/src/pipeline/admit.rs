@@ -1,5 +1,5 @@
-//! Step 3: tier, approval and rate. Whether an approver must be asked is returned as a value; the next step
-//! asks, when it knows the call's grant.
+//! Step 3: tier, approval and rate. This step decides whether an approver must be asked. The next step asks,
+//! since it knows the call's grant.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,7 +9,7 @@ use portcullis_types::ToolError;
 use super::{Host, PendingRecord, check::Checked};
 use crate::{approval::ApprovalRule, audit::Verdict, call::Caller};
 
-/// A call that may go on, perhaps after an approval.
+/// A call that may continue, perhaps after an approval.
 #[derive(Debug)]
 pub(crate) struct Gated {
     pub(super) checked: Checked,

@@ -119,12 +119,12 @@ fn exclusive_mounts(grants: Vec<&Grant>) -> Vec<String> {
 #[derive(PartialEq)]
 struct Grants {
     own: Grant,
-    /// The grant of each step, if the call is an operation: the operation's arguments are judged as the
-    /// steps' before anything runs. Each step is judged again in its own call.
+    /// The grant of each step of an operation. The operation's arguments are judged as the steps' before
+    /// anything runs, and each step is judged again in its own call.
     steps: Vec<StepGrant>,
 }
 
-/// The grants of a call, judged by names and by where these lead.
+/// The grants of a call, judged by the names and by the places that these lead to.
 async fn judge_grants(
     checked: &Checked,
     host: &Host,
@@ -138,7 +138,7 @@ async fn judge_grants(
     let subjects = subjects(tool, args)?;
     pending.call.subjects = subjects.iter().map(row_subject).collect();
     let mut steps = Vec::new();
-    // An operation touches nothing by itself: its arguments belong to its steps.
+    // An operation touches nothing itself. Its arguments belong to its steps.
     let own: &[RequestedSubject] = if tool.steps().is_empty() { &subjects } else { &[] };
     let mut run = host.labels.facts(caller);
     pending.call.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
@@ -148,7 +148,8 @@ async fn judge_grants(
         let subjects = self::subjects(step, of_steps.as_ref().unwrap_or(args))?;
         let grant =
             judge(step, &subjects, &run, policy, paths).map_err(|denial| refuse_flow(*denial, pending))?;
-        // A later step is judged as if this one had read all that it may: the approver is asked once, before.
+        // A later step is judged as if this one had read all that it may, since the approver is asked once,
+        // beforehand.
         for label in labels_of(&grant) {
             Arc::make_mut(&mut run.labels).entry(label).or_insert_with(|| checked.call.id.clone());
         }
@@ -167,7 +168,7 @@ async fn judge_grants(
     Ok(Grants { own: grant, steps })
 }
 
-/// Refuses the call, and notes the flow rule in the row, if it was one that denies.
+/// Refuses the call. The row gets the flow rule if a flow rule denied it.
 pub(super) fn refuse_flow(denial: Denial, pending: &mut PendingRecord) -> ToolError {
     if denial.code == DenialCode::FlowDenied {
         pending.call.flow_rule = Some(denial.rule.as_str().into());
@@ -175,7 +176,7 @@ pub(super) fn refuse_flow(denial: Denial, pending: &mut PendingRecord) -> ToolEr
     refuse(denial, pending)
 }
 
-/// The labels of a call that has read all mounts of its grant, and whose requests carry its secrets.
+/// The labels of a call that has read all mounts of its grant and sent all its secrets.
 fn labels_of(grant: &Grant) -> impl Iterator<Item = FlowLabel> {
     let mounts = grant.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name));
     mounts.chain(grant.secrets_of_subjects().map(|secret| FlowLabel::Secret(secret.name.clone())))
@@ -338,7 +339,7 @@ async fn ask_approval(
     }
 }
 
-/// The rule that asks about a call: the one that gated it, else that of the first step that asks.
+/// The rule that asks about a call: the one that gated it, or that of the first step that asks.
 fn asking_rule(gated: &Gated, policy: &WorkspaceSecurityPolicy) -> String {
     let steps = gated.checked.tool.steps();
     if steps.is_empty() || gated.approval == Approval::Ask {

@@ -1,7 +1,7 @@
 //! The pending audit row of a call: its facts, gathered step by step.
 //!
-//! Dropping a record whose end was not written writes the end: a caller that goes away does not take the row
-//! with it.
+//! A record that is dropped before its end writes the end itself, so a caller that leaves does not lose the
+//! row.
 
 use std::{
     sync::Arc,
@@ -12,15 +12,15 @@ use portcullis_types::{ToolError, ToolErrorKind};
 
 use crate::audit::{AuditError, AuditLog, CallEnding, CallRecord, Outcome, Record};
 
-/// The facts of one call on their way into the audit log.
+/// The facts of one call, on their way into the audit log.
 #[derive(Debug)]
 pub(crate) struct PendingRecord {
     log: Arc<AuditLog>,
     pub(crate) call: CallRecord,
     started: Instant,
-    /// How long the call waited for an approver, which does not count as the call's own time.
+    /// The time that the call waited for an approver. It does not count as the call's own time.
     waited: Duration,
-    /// The start of a wait that still goes on.
+    /// The start of the current wait.
     waits_since: Option<Instant>,
     is_over: bool,
 }
@@ -46,7 +46,7 @@ impl PendingRecord {
         self.waits_since = Some(Instant::now());
     }
 
-    /// Ends the wait: the answer came, or the wait was given up.
+    /// Ends the wait, with an answer or without.
     pub(super) fn end_wait(&mut self) {
         self.waited += self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
     }

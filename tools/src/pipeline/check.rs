@@ -30,7 +30,7 @@ pub(crate) struct CallNotes {
     pub(super) ignored: Vec<String>,
     /// Whether a hook replaced the model's arguments.
     pub(super) hooked: bool,
-    /// The number of tries.
+    /// The number of attempts.
     pub(super) tries: usize,
 }
 
@@ -66,8 +66,8 @@ pub(super) async fn check_again(
             let Checked { call, tool, .. } = checked;
             checked = match with_arguments(call, Arc::clone(&tool), arguments, pending) {
                 Ok(checked) => checked,
-                // The mistake is the hook's: the model has nothing to correct, and the row keeps its
-                // arguments' hash.
+                // The mistake is the hook's. The model has nothing to correct, and the row keeps the hash of
+                // the model's arguments.
                 Err(error) => {
                     pending.call.args_sha256 = model_args_sha256;
                     return Err(hooks::misfit(&tool, &error, pending));
@@ -96,7 +96,7 @@ async fn repaired_by_hooks(
     };
     let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
     let model_args_sha256 = pending.call.args_sha256.clone();
-    // If those do not fit either, the model gets the error of its own arguments, and the row their hash.
+    // If they do not fit either, the model gets the error of its own arguments, and the row their hash.
     with_arguments(call, tool, arguments, pending).map_err(|_other| {
         pending.call.args_sha256 = model_args_sha256;
         error

@@ -1,14 +1,15 @@
-//! Judges a call by the flow rules again, where time has passed since it was authorized: before it runs, after it has
-//! waited for its slot; before a command, when it has its session; and before each request of a guest.
+//! Judges a call by the flow rules again when time has passed since its authorization: before it runs, after
+//! its wait for a slot; before a command, once it has its session; and before each request of a guest.
 
 use portcullis_policy::{Approval, Denial, DenialCode, Grant, RunFacts};
 
 use super::{Host, check::Checked};
 
-/// Refuses a call that meets a stricter flow rule than it was granted under: `run` has read more since.
+/// Refuses a call that meets a stricter flow rule than it was granted under, because its run has read more
+/// since.
 ///
 /// # Errors
-/// The denial. A new call is judged or asked about by what was read.
+/// The denial. A new call is judged by the labels that the run has by then.
 pub(super) fn judge_flow_again(
     checked: &Checked,
     grant: &Grant,

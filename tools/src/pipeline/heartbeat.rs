@@ -1,4 +1,4 @@
-//! Heartbeats of silent calls, by which a watcher can tell a long call from a dead one.
+//! Heartbeats of silent calls. They tell a watcher that a long call is alive.
 
 use std::{
     future::Future,
@@ -15,26 +15,26 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::call::Caller;
 
-/// How long a call may be silent before its watcher gets a heartbeat, and between heartbeats: 5 s.
+/// The interval of heartbeats, and the time that a call must be silent before the first.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A call with a watcher.
 pub(super) struct WatchedCall {
-    /// The caller that the call reports to; its listener also notes each report.
+    /// The caller that the call reports to. Its listener also records the time of each report.
     pub(super) caller: Caller,
     listener: EventFn,
     has_spoken: Arc<AtomicBool>,
 }
 
 impl WatchedCall {
-    /// None if the caller has no event listener.
+    /// `None` if the caller has no event listener.
     pub(super) fn of(call_id: &str, caller: &Caller) -> Option<Self> {
         let listener = caller.on_event.clone()?;
         let has_spoken = Arc::new(AtomicBool::new(false));
         let (passed_to, noted, own) = (Arc::clone(&listener), Arc::clone(&has_spoken), call_id.to_owned());
         let mut caller = caller.clone();
         caller.on_event = Some(Arc::new(move |event| {
-            // Reports of nested calls go to the same listener, but do not count as the call's own.
+            // Reports of nested calls go to the same listener but do not count as the call's own.
             if event.call_id() == own {
                 noted.store(true, Ordering::Relaxed);
             }
@@ -50,7 +50,7 @@ impl WatchedCall {
         // After a stall of the executor, send one heartbeat, not all missed ones.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // `biased`: a call that is done gets no further heartbeat.
+            // `biased`: a call that has ended gets no further heartbeat.
             tokio::select! {
                 biased;
                 done = &mut work => return done,

@@ -1,4 +1,4 @@
-//! [`Host`]: everything that a call runs with, besides the call itself and its caller.
+//! [`Host`]: all that a call needs besides itself and its caller.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) struct Host {
     pub(crate) slots: Arc<CallSlots>,
     pub(crate) rates: Arc<Rates>,
     pub(crate) labels: Arc<RunLabels>,
-    /// Starts the HTTP client. Without it no tool makes requests.
+    /// Starts the HTTP client. Without it, no tool makes requests.
     pub(crate) http_client: Option<Arc<HttpClientHandle>>,
     pub(crate) hooks: Hooks,
     /// The steps of operations, in a separate registry that only operations reach.
@@ -38,12 +38,12 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Why no guest can run here; none if guests can run.
+    /// The reason why no guest can run. `None` if guests can run.
     pub(crate) fn unavailable_guests_reason(&self) -> Option<&'static str> {
         self.runner.is_none().then_some("no WebAssembly runner is set up")
     }
 
-    /// The host of an operation's steps. It has no hooks: they were asked about the operation itself.
+    /// The host of an operation's steps. It has no hooks, since they were asked about the operation itself.
     pub(crate) fn of_steps(&self, tools: ToolTable) -> Self {
         Self {
             tools: Arc::new(ServedTools::new(tools)),

@@ -1,5 +1,5 @@
-//! Step 5: the call itself. It takes a slot, exclusive its `begin` row if it has effects, starts the deadline,
-//! and runs the tool. A failed try is repeated where that is harmless.
+//! Step 5: the call itself. It takes a slot, writes the `begin` row if the call has effects, starts the
+//! deadline, and runs the tool. A failed attempt is repeated where that is harmless.
 
 use std::time::{Duration, Instant};
 
@@ -18,14 +18,14 @@ use super::{
 };
 use crate::{audit::Confinement, call::Caller, slots::AbandonOnDrop};
 
-/// The pauses before the second and the third try.
+/// The pauses before the second and the third attempt.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
 /// The outcome of the tool, before it is shaped.
 #[derive(Debug)]
 pub(crate) struct RawOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
-    /// Text for the model after the output; it is kept when the output is cut.
+    /// Text for the model after the output. It is kept when the output is cut.
     pub(super) trailer: Option<String>,
     pub(super) usage: Option<ResourceUsage>,
     pub(super) grant: Grant,
@@ -59,8 +59,8 @@ pub(crate) async fn run(
                 .map_err(|denial| refuse_flow(denial, pending))?;
         }
     }
-    // All secrets that the call may carry, so that the row of a call that dies with its process names them. The row of
-    // the end has those that it did carry.
+    // All secrets that the call may send, in case it dies with its process. The row of the end has those that
+    // were sent.
     if checked.tool.backend().confinement() != Confinement::Native {
         pending.call.secrets = grant.secrets_at_begin().map(|secret| secret.name.as_str().into()).collect();
     }
@@ -74,16 +74,16 @@ pub(crate) async fn run(
     let deadline = Instant::now() + time_limit;
     let labels = host.labels.follow(caller, &checked.call.id, &grant, (&host.policy, deadline));
     if checked.tool.backend().confinement() == Confinement::Shell {
-        // The kernel does not tell which mounts a program touches, and its output is passed on as it comes.
+        // The kernel does not tell which mounts a program touches, and the output is passed on as it comes.
         labels.mark_all_mounts_used();
-        // A command with a network may have received anything, also by a job of an earlier command.
+        // A command with a network may have received anything, also through a job of an earlier command.
         if grant.shell.as_ref().is_some_and(|shell| shell.network.is_some()) {
             labels.mark_web_read();
         }
     }
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
-    // Frees the slot at the end of the wait, even if a native tool still blocks its thread. A nested call
-    // leaves that to its parent.
+    // Frees the slot at the end of the wait, even if a native tool still blocks its thread. For a nested call
+    // the parent does that.
     let leaves = checked.tool.backend().may_block() && caller.slot.is_none();
     let _leave = leaves.then(|| AbandonOnDrop(slot.clone()));
     let watched = WatchedCall::of(&checked.call.id, caller);
@@ -99,34 +99,34 @@ pub(crate) async fn run(
         host,
     };
     let (AttemptOutcome { result, trailer, usage, .. }, tries) = {
-        let mut tried = std::pin::pin!(try_until_done(attempt, pending));
+        let mut outcome = std::pin::pin!(attempt_until_done(attempt, pending));
         match &watched {
-            Some(watched) => watched.drive(&checked.call.id, tried.as_mut()).await?,
-            None => tried.as_mut().await?,
+            Some(watched) => watched.drive(&checked.call.id, outcome.as_mut()).await?,
+            None => outcome.as_mut().await?,
         }
     };
     checked.notes.tries = tries;
-    // `labels` ends here, before the result is released: the next call of the run is judged by it.
+    // `labels` is dropped here, before the result is released, since the run's next call is judged by it.
     Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false, has_changed: false })
 }
 
-/// Tries a call, up to three times if what it needs is unavailable and another try is harmless. All tries
-/// share one slot, one deadline and one row.
-async fn try_until_done(
+/// Makes up to three attempts at a call, if what it needs is unavailable and another attempt is harmless. All
+/// attempts share one slot, one deadline and one row.
+async fn attempt_until_done(
     attempt: CallAttempt<'_>,
     pending: &mut PendingRecord,
 ) -> Result<(AttemptOutcome, usize), ToolError> {
     for (before, pause) in PAUSES.into_iter().enumerate() {
-        let mut tried = attempt.checked.tool.backend().attempt(attempt, pending).await?;
+        let mut outcome = attempt.checked.tool.backend().attempt(attempt, pending).await?;
         let resume = Instant::now() + pause;
-        if !tried.may_retry || resume >= attempt.deadline {
-            return Ok((tried, before + 1));
+        if !outcome.may_retry || resume >= attempt.deadline {
+            return Ok((outcome, before + 1));
         }
         tokio::select! {
             biased;
             () = attempt.caller.cancel.cancelled() => {
-                tried.result = Err(ToolError::cancelled("the call was cancelled"));
-                return Ok((tried, before + 1));
+                outcome.result = Err(ToolError::cancelled("the call was cancelled"));
+                return Ok((outcome, before + 1));
             }
             () = tokio::time::sleep_until(resume.into()) => {}
         }

@@ -50,27 +50,27 @@ pub enum ShellSource {
 }
 
 impl ShellBackend {
-    /// The backend for a place under these terms.
-    pub(crate) fn new(place: &ShellSource, terms: SidecarConfig) -> Self {
-        if let Some(absence) = terms.policy.shell_absence() {
+    /// The backend for this source of the shell.
+    pub(crate) fn new(source: &ShellSource, config: SidecarConfig) -> Self {
+        if let Some(absence) = config.policy.shell_absence() {
             return Self::Disabled { reason: absence.remedy().to_owned() };
         }
-        let is_own = matches!(place, ShellSource::Own(_) | ShellSource::Host(_));
+        let is_own = matches!(source, ShellSource::Own(_) | ShellSource::Host(_));
         if is_own && !Path::new(BASH).exists() {
             return Self::Disabled { reason: format!("there is no `{BASH}` here, which runs the commands") };
         }
-        let policy = Arc::clone(&terms.policy);
+        let policy = Arc::clone(&config.policy);
         let sidecar = |source| Arc::new(Sidecar::new(source, policy.shell()));
-        match place {
+        match source {
             ShellSource::Nowhere => {
                 Self::Disabled { reason: "this program was given no shell sidecar".to_owned() }
             }
             ShellSource::Own(starter) => {
-                Self::Session(sidecar(SidecarSource::Own { starter: Arc::clone(starter), terms }))
+                Self::Session(sidecar(SidecarSource::Own { starter: Arc::clone(starter), config }))
             }
             ShellSource::Host(starter) => {
-                let terms = SidecarConfig { unconfined: true, ..terms };
-                Self::Host(sidecar(SidecarSource::Own { starter: Arc::clone(starter), terms }))
+                let config = SidecarConfig { unconfined: true, ..config };
+                Self::Host(sidecar(SidecarSource::Own { starter: Arc::clone(starter), config }))
             }
             ShellSource::Socket { path, token_file } => Self::Session(sidecar(SidecarSource::Socket {
                 path: path.clone(),

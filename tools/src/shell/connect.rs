@@ -28,7 +28,7 @@ use portcullis_shell_protocol::{VERSION, VERSION_KEY, shell_client::ShellClient}
 /// A client that sends token and version with each call.
 pub(super) type SidecarClient = ShellClient<InterceptedService<Channel, Credentials>>;
 
-/// The terms of a sidecar that this process starts.
+/// The settings of a sidecar that this process starts.
 #[derive(Debug, Clone)]
 pub struct SidecarConfig {
     /// The policy that it enforces.
@@ -51,7 +51,7 @@ pub trait StartSidecar: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// The system's.
-    fn start(&self, terms: &SidecarConfig) -> io::Result<StartedSidecar>;
+    fn start(&self, config: &SidecarConfig) -> io::Result<StartedSidecar>;
 }
 
 /// A sidecar of our own. It ends when its connection closes.
@@ -71,7 +71,7 @@ pub(super) enum SidecarSource {
     /// A running sidecar and its socket.
     Socket { path: PathBuf, token_file: PathBuf },
     /// A sidecar that is started with the first command.
-    Own { starter: Arc<dyn StartSidecar>, terms: SidecarConfig },
+    Own { starter: Arc<dyn StartSidecar>, config: SidecarConfig },
 }
 
 /// A connection, and the process behind it if it is ours.
@@ -98,9 +98,9 @@ impl SidecarSource {
                     |_| refused(io::Error::new(io::ErrorKind::TimedOut, "it did not take the connection"));
                 (connecting.await.map_err(late)?.map_err(refused)?, token, None)
             }
-            Self::Own { starter, terms } => {
+            Self::Own { starter, config } => {
                 let failed = |source| SidecarError::Start { source };
-                let StartedSidecar { process, connection, token } = starter.start(terms).map_err(failed)?;
+                let StartedSidecar { process, connection, token } = starter.start(config).map_err(failed)?;
                 let process = OwnProcess { process, connection: connection.try_clone().map_err(failed)? };
                 connection.set_nonblocking(true).map_err(failed)?;
                 (UnixStream::from_std(connection).map_err(failed)?, token, Some(process))

@@ -32,7 +32,7 @@ const TIDY_TIME: Duration = Duration::from_secs(1);
 /// The time limit of the call that removes the temporary file of a killed write step.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(1);
 
-/// A copy to make.
+/// A copy and its two steps.
 pub(super) struct CopyRun {
     /// The registry of the steps.
     pub(super) steps: Arc<ToolRegistry>,
@@ -43,7 +43,7 @@ pub(super) struct CopyRun {
     pub(super) caller: Caller,
 }
 
-/// Why a copy is stopped from outside.
+/// The reason why a copy is stopped from outside.
 #[derive(Debug, Clone, Copy)]
 enum CopyStop {
     Cancelled,
@@ -54,7 +54,7 @@ impl CopyRun {
     /// Makes the copy.
     ///
     /// # Cancellation
-    /// Dropping the future breaks the copy off; the steps still clean up.
+    /// Dropping the future breaks the copy off. The steps still clean up.
     pub(super) async fn run(self) -> Result<ToolOutput, ToolError> {
         let given_up = self.caller.cancel.child_token();
         let _gone = given_up.clone().drop_guard();
@@ -187,7 +187,7 @@ impl CopyRun {
     }
 }
 
-/// Whether the step itself returned the error, so that it has cleaned up.
+/// Whether the step itself reported the error, and so has cleaned up.
 fn is_reported_by_guest(error: &ToolError) -> bool {
     match error.kind() {
         ToolErrorKind::Denied | ToolErrorKind::InvalidArguments | ToolErrorKind::NotFound => true,

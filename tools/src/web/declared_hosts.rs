@@ -1,18 +1,19 @@
-//! The hosts that a tool of a module declares. They grant nothing: a request must be declared, and granted too.
+//! The hosts that a module's tool declares. A declaration grants nothing: a request needs the declaration and
+//! the policy's grant.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use portcullis_policy::{Authority, Denial, DenialCode, HostRule, InvalidHostRule};
 
-/// The hosts of one tool.
+/// The declared hosts of one tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeclaredHosts(Arc<BTreeSet<HostRule>>);
 
 impl DeclaredHosts {
-    /// Reads a declaration; none if it has no hosts.
+    /// Reads a declaration. `None` if it names no hosts.
     ///
     /// # Errors
-    /// The text that is no rule, and why.
+    /// The text that is not a rule, with the reason.
     pub(crate) fn parse(texts: &[String]) -> Result<Option<Self>, (String, InvalidHostRule)> {
         if texts.is_empty() {
             return Ok(None);

@@ -37,7 +37,7 @@ impl WebFetch {
             let steps = OperationSteps::new(steps, context, caller)?;
             let request = json!({ URL: arguments.get(URL) });
             let response = steps.request(REQUEST_STEP, &request).await?;
-            // An answer that says that there is no such page is no page.
+            // A response with an error status is not a page.
             match refused_by_status("the server", &response, "") {
                 Some(error) => Err(error),
                 None => read(&steps, &response, arguments).await,
@@ -46,7 +46,7 @@ impl WebFetch {
     }
 }
 
-/// Lets the guest read the body. If the extractor runs into its time or its memory, a plain pass follows.
+/// Lets the guest read the body. If the extractor exceeds its time or memory, a plain pass follows.
 async fn read(
     steps: &OperationSteps<'_>,
     response: &Response,
@@ -73,7 +73,7 @@ async fn read(
     Ok(output)
 }
 
-/// Whether the guest has used up its time or its memory, or has trapped.
+/// Whether the guest has used up its time or memory, or has trapped.
 fn is_exhausted(error: &ToolError) -> bool {
     match error.kind() {
         ToolErrorKind::Timeout | ToolErrorKind::ResourceLimit => true,

@@ -1,5 +1,5 @@
-//! Starts the host's HTTP client, and reads each secret, when a request first needs it, so that a process which
-//! requests nothing pays nothing.
+//! The host's HTTP client and the secrets. The client starts, and a secret is read, when a request first
+//! needs it, so a process without requests pays nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,13 +19,13 @@ use portcullis_types::{ToolError, chain};
 
 use super::{SecretError, SecretPlace};
 
-/// The client's threads. One does for many requests, which wait more than they compute.
+/// The client's threads. One is enough for many requests, which mostly wait.
 const THREADS: NonZeroUsize = NonZeroUsize::MIN;
 
-/// What the client is started with.
+/// The settings to start the client with.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClientConfig {
-    /// The state folder, whose canary proves the confinement.
+    /// The state folder, which has the canary for the proof of confinement.
     pub(crate) state: PathBuf,
     pub(crate) landlock: Requirement,
     pub(crate) seccomp: Requirement,
@@ -37,16 +37,16 @@ pub(crate) struct HttpClientConfig {
     pub(crate) secrets: Vec<SecretPlace>,
 }
 
-/// The client, or the terms to start it.
+/// The client, and the settings to start it with.
 #[derive(Debug)]
 pub(crate) struct HttpClientHandle {
-    terms: HttpClientConfig,
+    config: HttpClientConfig,
     client: LazyEgress,
-    /// The secrets that were read, until the process ends.
+    /// The secrets that were read. They are kept until the process ends.
     read: Mutex<BTreeMap<SecretName, Credential>>,
 }
 
-/// Why the client could not be started.
+/// The reason why the client could not be started.
 #[derive(Debug, thiserror::Error)]
 enum ClientStartError {
     #[error("read the certificates in {}", .path.display())]
@@ -58,20 +58,20 @@ enum ClientStartError {
 }
 
 impl HttpClientHandle {
-    pub(crate) fn new(terms: HttpClientConfig) -> Self {
-        Self { terms, client: LazyEgress::default(), read: Mutex::default() }
+    pub(crate) fn new(config: HttpClientConfig) -> Self {
+        Self { config, client: LazyEgress::default(), read: Mutex::default() }
     }
 
-    /// The secrets for the requests of one grant: those of its tool to attach, and those of all other tools that
-    /// were read, which no response may repeat.
+    /// The secrets for the requests of one grant: those of its tool, to attach, and all others that were
+    /// read, which no response may repeat.
     ///
     /// # Errors
-    /// `unavailable` with the code `secret_unavailable`: a secret of the tool cannot be read. The next request tries
-    /// again.
+    /// `unavailable` with the code `secret_unavailable` if a secret of the tool cannot be read. The next
+    /// request tries again.
     pub(super) async fn credentials(&self, grant: &Grant) -> Result<Vec<Credential>, ToolError> {
         for secret in &*grant.secrets {
             let is_read = self.read().contains_key(&secret.name);
-            let place = self.terms.secrets.iter().find(|place| *place.name() == secret.name);
+            let place = self.config.secrets.iter().find(|place| *place.name() == secret.name);
             let Some(place) = place.filter(|_| !is_read).cloned() else { continue };
             let read = tokio::task::spawn_blocking(move || place.read()).await;
             match read {
@@ -89,13 +89,13 @@ impl HttpClientHandle {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client, which starts with the first request ([`LazyEgress::get`]).
+    /// The client. The first request starts it ([`LazyEgress::get`]).
     ///
     /// # Errors
-    /// `unavailable`: no request is ever made outside of the confined threads.
+    /// `unavailable` if it cannot be started. No request is ever made outside the confined threads.
     pub(crate) async fn client(&self) -> Result<Arc<Egress>, ToolError> {
-        let terms = self.terms.clone();
-        self.client.get(move || start(&terms)).await.map_err(|error| {
+        let config = self.config.clone();
+        self.client.get(move || start(&config)).await.map_err(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the HTTP client cannot be started");
             ToolError::unavailable("the network cannot be reached from here")
                 .with_operator_detail(chain(&error))
@@ -103,7 +103,7 @@ impl HttpClientHandle {
     }
 }
 
-/// Without its secret the request is not made: the server would answer an anonymous client.
+/// Without its secret the request is not made, since the server would answer an anonymous client.
 fn unread(name: &SecretName, error: &SecretError) -> ToolError {
     tracing::warn!(secret = %name, error = error as &dyn std::error::Error, "a secret cannot be read");
     ToolError::unavailable(format!(
@@ -113,18 +113,18 @@ fn unread(name: &SecretName, error: &SecretError) -> ToolError {
     .with_operator_detail(chain(error))
 }
 
-fn start(terms: &HttpClientConfig) -> Result<Egress, ClientStartError> {
-    let ca = terms
+fn start(config: &HttpClientConfig) -> Result<Egress, ClientStartError> {
+    let ca = config
         .ca
         .as_ref()
         .map(|path| read_ca(path).map_err(|source| ClientStartError::Ca { path: path.clone(), source }));
     let ca = ca.transpose()?;
     let ca: Vec<&[u8]> = ca.as_deref().into_iter().collect();
     Ok(Egress::start(EgressConfig {
-        canary: Canary::create(&terms.state).map_err(ClientStartError::Canary)?,
-        landlock: terms.landlock,
-        seccomp: terms.seccomp,
-        ports: terms.ports.clone(),
+        canary: Canary::create(&config.state).map_err(ClientStartError::Canary)?,
+        landlock: config.landlock,
+        seccomp: config.seccomp,
+        ports: config.ports.clone(),
         names: NameSettings::read_system()?,
         roots: TrustedRoots::read(SystemRoots::Trust, &ca)?,
         threads: THREADS,

@@ -1,4 +1,4 @@
-//! Answers the questions of the HTTP client by the grant of the call.
+//! Answers the HTTP client's questions by the grant of the call.
 
 use std::{
     collections::BTreeSet,
@@ -12,23 +12,23 @@ use portcullis_policy::{Denial, DenialCode, Grant, JudgedRequest, UrlHost};
 
 use super::DeclaredHosts;
 
-/// The grant of one call, as the client's judge.
+/// The judge of one call's requests.
 #[derive(Debug)]
 pub(crate) struct GrantJudge {
     grant: Grant,
     /// The hosts that the tool declares, if it is a tool of a module.
     declared: Option<DeclaredHosts>,
     limits: RequestLimits,
-    /// The denial behind the refusal that the client reports, with its rule and hint.
+    /// The denial behind a refusal that the client reports, with its rule and hint.
     denial: Mutex<Option<Denial>>,
-    /// The secrets of all tools, as far as they were read; set before the request is sent.
+    /// All secrets that were read. They are set before the request is sent.
     credentials: OnceLock<Vec<Credential>>,
-    /// The names of those that a request has carried.
+    /// The names of the secrets that were sent with a request.
     carried: Mutex<BTreeSet<String>>,
 }
 
 impl GrantJudge {
-    /// A judge for requests that take this long at most.
+    /// A judge for requests that may take `time_limit`.
     pub(crate) fn new(grant: Grant, declared: Option<DeclaredHosts>, time_limit: Duration) -> Self {
         let (max_redirects, bytes) = match &grant.network {
             Some(network) => (network.max_redirects, network.max_response.0),
@@ -57,19 +57,19 @@ impl GrantJudge {
         &self.grant
     }
 
-    /// Gives the judge the secrets that its requests may carry, and that no response may repeat. Without them it
-    /// attaches none.
+    /// Sets the secrets that the requests may carry and that no response may repeat. Without them, none is
+    /// attached.
     pub(super) fn set_credentials(&self, credentials: Vec<Credential>) {
-        // A judge is that of one request.
+        // A judge serves one request, so the secrets are set once.
         let _again = self.credentials.set(credentials);
     }
 
-    /// The secrets that the request has carried so far, by name, also if it failed.
+    /// The names of the secrets that were sent so far, also if the request failed.
     pub(super) fn carried(&self) -> BTreeSet<String> {
         self.carried.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Judges a request by the grant, then by what the tool declares.
+    /// Judges a request by the grant, then by the tool's declaration.
     pub(crate) fn judge(&self, method: &str, url: &str) -> Result<JudgedRequest, Denial> {
         let judged = self.grant.judge_request(method, url)?;
         if let Some(declared) = &self.declared {
@@ -78,7 +78,7 @@ impl GrantJudge {
         Ok(judged)
     }
 
-    /// A judge under which no redirect is followed.
+    /// The same judge, following no redirects.
     pub(crate) fn without_redirects(mut self) -> Self {
         self.limits.max_redirects = 0;
         self

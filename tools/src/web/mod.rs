@@ -1,12 +1,14 @@
-//! The network, through one HTTP client, and the operations `web_fetch` and `web_search` of two steps. The first makes a request
-//! and has no mount; the second turns the bytes into text in a guest that has neither mounts nor network.
+//! The operations `web_fetch` and `web_search`, and requests through the host's HTTP client.
+//!
+//! An operation has two steps. The first makes a request and has no mount. The second turns the bytes into
+//! text, in a guest that has neither mounts nor network.
 //!
 //! - `tool`, `search_tool`: the tools that a model sees; `request_step`: their first step.
-//! - `fetch`, `search`: make the calls of the two steps, each through the whole pipeline, by `steps`.
-//! - `query`: the wishes of a search; `provider`: the request of a search in each provider's words.
-//! - `http_client` starts the host's HTTP client when it is first needed, `judge` answers its questions by the grant of the call,
-//!   and `request` makes one request through both, with the secrets that `secrets` reads.
-//! - `declared_hosts`: the hosts of a module's tool, whose requests take the same way.
+//! - `fetch`, `search`: call the two steps through the whole pipeline, by `steps`.
+//! - `query`: the arguments of a search; `provider`: the request of a search in each provider's format.
+//! - `http_client`: the host's HTTP client, started by the first request; `judge`: answers its questions by
+//!   the grant of the call; `request`: makes one request through both, with the secrets that `secrets` reads.
+//! - `declared_hosts`: the hosts that a module's tool declares.
 
 mod declared_hosts;
 mod fetch;

@@ -1,6 +1,6 @@
-//! The request of a search, in the words of each provider. Sources: the documentation of SearXNG's search API, of
-//! Brave's Web Search API, of Tavily's Search API and of Google's Custom Search JSON API (`cse.list`). DuckDuckGo
-//! documents none; its page takes the fields of its own form.
+//! The request of a search in each provider's format. Sources: the documentation of SearXNG's search API,
+//! Brave's Web Search API, Tavily's Search API and Google's Custom Search JSON API (`cse.list`). DuckDuckGo
+//! documents no interface; its page takes the fields of its own form.
 
 use portcullis_policy::{SearchProvider, SearchSettings};
 use serde_json::{Value, json};
@@ -10,14 +10,14 @@ use super::{
     request_step::{BODY, URL},
 };
 
-/// The most results that Google gives at once.
+/// The most results that Google returns at once.
 const MAX_GOOGLE_RESULTS: u32 = 10;
 
 /// The arguments of the request step for a search.
 pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
     let number = query.max_results.to_string();
     let site = query.site.as_ref().map(|site| site.as_str());
-    // The operator that all of these have in their queries.
+    // The operator `site:`, which all of these providers support.
     let with_site = match site {
         Some(site) => format!("{} site:{site}", query.text),
         None => query.text.clone(),
@@ -48,7 +48,7 @@ pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
                 pairs.append_pair("siteSearch", site).append_pair("siteSearchFilter", "i");
             }
             if let Some(since) = query.since {
-                // The day itself is one too.
+                // The range includes the day itself.
                 pairs.append_pair("dateRestrict", &format!("d{}", since.days() + 1));
             }
         }
@@ -73,7 +73,7 @@ pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
     json!({ URL: url.as_str() })
 }
 
-/// The shortest range of SearXNG that holds a time; none if the longest is too short.
+/// The shortest range of SearXNG that includes a time. `None` if the longest is too short.
 fn range_of(since: Since) -> Option<&'static str> {
     match since.days() {
         ..1 => Some("day"),
@@ -90,7 +90,7 @@ mod tests {
 
     use super::{super::search_tool::SearchToolVariant, *};
 
-    /// The step's arguments for a search by these settings.
+    /// The step's arguments for a search with these settings.
     fn asked(settings: &str, arguments: &Value) -> (String, Value) {
         let text = format!("version = 1\n[search]\n{settings}");
         let operator = PolicySource { name: "p", text: &text };

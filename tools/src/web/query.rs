@@ -1,4 +1,4 @@
-//! What a search asks for, out of the arguments of its tool.
+//! The search that the arguments of its tool describe.
 
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
 use portcullis_policy::{HostName, UrlHost};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::search_tool::SearchToolVariant;
 
-/// The longest query, in characters: the least that the providers take.
+/// The longest query, in characters. Every provider accepts at least as many.
 pub(super) const MAX_QUERY_CHARS: usize = 400;
 
 /// The longest name of a host, in characters (RFC 1035, section 2.3.4).
@@ -16,7 +16,7 @@ pub(super) const MAX_SITE_CHARS: usize = 253;
 /// The most results of one search.
 pub(super) const MAX_RESULTS: u32 = 20;
 
-/// The results of a search that names no number.
+/// The number of results if the arguments name none.
 pub(super) const DEFAULT_RESULTS: u32 = 5;
 
 /// A search.
@@ -39,8 +39,8 @@ impl SearchQuery {
     /// Reads arguments that fit the tool's schema.
     ///
     /// # Errors
-    /// `invalid_arguments`: a query of spaces or with control characters, a `site` that is no name of a host, a
-    /// `since` that is no date or lies in the future.
+    /// `invalid_arguments` for a blank query or one with control characters, a `site` that is not the name of
+    /// a host, and a `since` that is not a date or lies in the future.
     pub(super) fn parse(
         arguments: &Value,
         variant: SearchToolVariant,
@@ -60,7 +60,7 @@ impl SearchQuery {
         let max_results = arguments.get(variant.max_results()).and_then(Value::as_u64);
         let max_results =
             max_results.and_then(|number| u32::try_from(number).ok()).unwrap_or(DEFAULT_RESULTS);
-        // A model that has nothing to say about an argument often leaves it empty.
+        // Models often leave an unused argument empty.
         let given = |key| Some(text(key)).filter(|text| !text.is_empty());
         Ok(Self {
             text: query.to_owned(),
@@ -71,7 +71,8 @@ impl SearchQuery {
     }
 }
 
-/// The name of a host. An address is none, and neither are operators, which a query could smuggle in here.
+/// Reads the name of a host. Addresses are refused, and so are operators, which could be smuggled into the
+/// query.
 fn site(text: &str) -> Result<HostName, ToolError> {
     match UrlHost::parse(text) {
         Ok(UrlHost::Name(name)) => Ok(name),
@@ -96,7 +97,7 @@ impl Since {
             let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
             invalid("since", &format!("`{}` is no date; write one such as `{today}`", shown.escape_default()))
         })?;
-        // In the east of the world it is tomorrow already.
+        // East of UTC it may be tomorrow already.
         let tomorrow = today.saturating_add(1.day());
         if date > tomorrow {
             return Err(invalid("since", &format!("{date} is in the future; today is {today} (UTC)")));
@@ -104,9 +105,9 @@ impl Since {
         Ok(Self { date: date.min(today), today })
     }
 
-    /// The days since the date; 0 for today.
+    /// The days since the date, 0 for today.
     pub(super) fn days(self) -> i32 {
-        // Both are dates of four-digit years, so that the difference is one.
+        // Both dates have four-digit years, so the difference is valid.
         self.date.until(self.today).map_or(0, |span| span.get_days())
     }
 }

@@ -1,4 +1,4 @@
-//! One request through the HTTP client: judged, made on a confined thread, its failure named.
+//! One request through the HTTP client: judged, made on a confined thread, with its failure named.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use portcullis_types::{ToolError, ToolErrorKind, chain};
 use super::{GrantJudge, HttpClientHandle};
 use crate::audit::{CallRecord, Text};
 
-/// The name that a request has for its sender, where the tool gives none.
+/// The default `User-Agent`, for tools that set none.
 pub(crate) const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
 
-/// Why there is no response.
+/// The reason why there is no response.
 pub(crate) enum RequestFailure {
-    /// The policy, or the tool's own declaration, refuses it.
+    /// The policy or the tool's own declaration refuses the request.
     Denied(Denial),
-    /// It failed, or the client cannot be started.
+    /// The request failed, or the client cannot be started.
     Failed(ToolError),
 }
 
-/// Makes a request, with the secrets of the judge's grant. The row gets the proven posture of the client's threads before
-/// the request is sent, and the names of the secrets that it has carried.
+/// Makes a request, with the secrets of the judge's grant. Before the request is sent, the row gets the
+/// proven posture of the client's threads. Afterwards it has the names of the secrets that were sent.
 ///
 /// # Cancellation
-/// Dropping the future or firing the token closes the connection.
+/// Dropping the future or cancelling the token closes the connection.
 pub(crate) async fn request(
     http_client: &HttpClientHandle,
     judge: &Arc<GrantJudge>,
@@ -39,7 +39,7 @@ pub(crate) async fn request(
     let client = http_client.client().await.map_err(RequestFailure::Failed)?;
     row.posture = Some(client.posture().summary().into());
     judge.set_credentials(http_client.credentials(judge.grant()).await.map_err(RequestFailure::Failed)?);
-    // For a row that ends with the caller, while the request is under way.
+    // For a row that ends because the caller left while the request was under way.
     row.secrets = secrets_for(judge.grant(), request.url.as_str());
     let sent = client.send(Arc::clone(judge) as _, request, cancel).await;
     row.secrets = judge.carried().into_iter().map(Into::into).collect();
@@ -49,12 +49,13 @@ pub(crate) async fn request(
     })
 }
 
-/// The names of the secrets that a request to this address would carry, for the row before it.
+/// The names of the secrets that a request to this address would carry.
 pub(crate) fn secrets_for(grant: &Grant, url: &str) -> Vec<Text> {
     grant.secrets_for(url).map(|secret| secret.name.as_str().into()).collect()
 }
 
-/// A failed request in the words of the pipeline. A server's certificate may name anything, secrets included.
+/// A failed request as a tool's error. The texts are cleaned of secrets: a server's certificate may name
+/// anything.
 fn tool_error(error: &FetchError, credentials: &[Credential]) -> ToolError {
     let kind = match error {
         FetchError::Cancelled => ToolErrorKind::Cancelled,

@@ -1,4 +1,4 @@
-//! The step of an operation that makes its request.
+//! The step of an operation that makes the request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ pub(crate) const URL: &str = "url";
 /// The argument with the body, which is JSON.
 pub(crate) const BODY: &str = "body";
 
-/// The timeout that operations of the web and their request steps declare.
+/// The timeout that operations of the web, and their request steps, declare.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The backend of the step.
@@ -25,7 +25,7 @@ pub(crate) struct RequestStep {
     pub(crate) form: RequestForm,
 }
 
-/// What all requests of a step have in common.
+/// The parts that all requests of a step share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestForm {
     pub(crate) method: HttpMethod,
@@ -37,13 +37,13 @@ pub(crate) struct RequestForm {
 /// Whether redirects are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Redirects {
-    /// As far as the grant lets them, each judged anew.
+    /// Redirects are followed within the grant. Each is judged anew.
     AsGranted,
-    /// None is.
+    /// No redirect is followed.
     Never,
 }
 
-/// The request step of an operation: its first one.
+/// The request step of an operation, which is the first one.
 pub(crate) fn request_step(
     operation: Operation,
     http_client: Arc<HttpClientHandle>,
@@ -84,7 +84,7 @@ pub(super) fn facts(name: &str, roles: Vec<ArgumentRole>) -> Result<ToolFacts, R
     })
 }
 
-/// The steps of an operation, in their order.
+/// The steps of an operation, in order.
 pub(super) fn steps_of(
     operation: Operation,
     steps: &ToolTable,

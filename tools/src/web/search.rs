@@ -23,10 +23,11 @@ const REQUEST_STEP: &str = "web_search_request";
 const READ_STEP: &str = "web_search_read";
 
 impl WebSearch {
-    /// The arguments of the request step: the address is judged, and shown to the approver, before anything runs.
+    /// The arguments of the request step. They are made before anything runs, so that the address is judged
+    /// and shown to the approver.
     ///
     /// # Errors
-    /// `invalid_arguments`, as [`SearchQuery::parse`].
+    /// `invalid_arguments`, see [`SearchQuery::parse`].
     pub(crate) fn request_arguments(&self, arguments: &Value) -> Result<ToolArgs, ToolError> {
         let query = SearchQuery::parse(arguments, self.variant, Timestamp::now())?;
         let request = provider::request(&self.settings, &query).to_string();
@@ -62,7 +63,7 @@ impl WebSearch {
                 read["since"] = since.date.to_string().into();
             }
             let outcome = steps.read(READ_STEP, &read, &response, steps.context.deadline).await;
-            // Also where the guest could not read what the provider says of its error.
+            // The provider's message is kept also where the guest could not read it.
             let said = outcome.as_ref().map(ToolOutput::joined_text).unwrap_or_default();
             if let Some(error) = refused_by_status("the provider", &response, &said) {
                 return Err(error);
@@ -83,7 +84,7 @@ impl WebSearch {
     }
 }
 
-/// Says where a redirect is to be undone.
+/// Explains a refused redirect, and names the setting to change.
 fn not_followed(error: ToolError) -> ToolError {
     if error.code() != "too_many_redirects" {
         return error;
@@ -93,8 +94,8 @@ fn not_followed(error: ToolError) -> ToolError {
         .with_hint("`url` of `[search]` in the policy must be the address that answers")
 }
 
-/// A result in the words of specification 001: data alone, without dates. The guest has read a stranger's bytes, so
-/// that its data is taken for texts only.
+/// A result in the form of specification 001: data alone, without dates. The guest has read foreign bytes, so
+/// every value is taken as text only.
 fn as_data(output: ToolOutput) -> ToolOutput {
     let text = |result: &Value, key: &str| result[key].as_str().unwrap_or_default().to_owned();
     let results: Vec<Value> = output.details["results"]

@@ -1,4 +1,4 @@
-//! `web_search` and `search_web` as they are registered: two names and two lists of arguments before one backend.
+//! `web_search` and `search_web` as registered tools: two names and two lists of arguments with one backend.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct WebSearch {
     pub(super) variant: SearchToolVariant,
 }
 
-/// The words for arguments and results.
+/// The tool by which a search was asked for. It decides the names of arguments and the form of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SearchToolVariant {
     /// `web_search`.
@@ -40,14 +40,14 @@ impl SearchToolVariant {
 }
 
 impl WebSearch {
-    /// The steps, in their order.
+    /// The steps, in order.
     pub(crate) fn steps(&self) -> &[Arc<RegisteredTool>] {
         &self.steps
     }
 }
 
-/// The request of a search. A redirect is not followed: some providers lead queries with a mark in them, as `!!x`, to
-/// other sites.
+/// The form of a search's request. Redirects are not followed, since some providers redirect queries with a
+/// mark, such as `!!x`, to other sites.
 pub(crate) fn search_form(provider: SearchProvider) -> RequestForm {
     let accept = match provider {
         SearchProvider::Duckduckgo => "text/html",
@@ -58,7 +58,7 @@ pub(crate) fn search_form(provider: SearchProvider) -> RequestForm {
     RequestForm { method: provider.method(), accept, redirects: Redirects::Never }
 }
 
-/// `web_search`, made of these steps.
+/// `web_search`, built from these steps.
 pub(crate) fn web_search(
     steps: &ToolTable,
     settings: Arc<SearchSettings>,
@@ -77,8 +77,8 @@ pub(crate) fn web_search(
     tool(Operation::WEB_SEARCH, SearchToolVariant::Own, description, &properties, steps, settings)
 }
 
-/// `search_web` of specification 001, made of the same steps. No model is offered it beside `web_search`; programs
-/// call it by name.
+/// `search_web` of specification 001, built from the same steps. It is not offered to models, since
+/// `web_search` is. Programs call it by name.
 pub(crate) fn search_web(
     steps: &ToolTable,
     settings: Arc<SearchSettings>,
@@ -100,7 +100,7 @@ pub(crate) fn search_web(
     tool.hidden().with_results(results)
 }
 
-/// The arguments that both have.
+/// The arguments that both tools have.
 fn arguments(variant: SearchToolVariant) -> Value {
     json!({
         "query": {

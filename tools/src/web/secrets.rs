@@ -1,5 +1,5 @@
-//! Reads the secrets of a policy from their places: a file, a variable, a credential of systemd. Only here a value
-//! comes into the process, and it leaves for the HTTP client alone.
+//! Reads the secrets of a policy from a file, a variable or a systemd credential. A value enters the process
+//! only here, and leaves only for the HTTP client.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,8 @@ use portcullis_policy::{SecretHeader, SecretName, SecretRule, SecretSource, Work
 /// The variable that names systemd's folder of credentials (`systemd.exec(5)`).
 const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
 
-/// Why the value of a secret cannot be used. For the operator: it names places of the host, and never a value.
+/// The reason why a secret's value cannot be used, for the operator. It names places of the host and never a
+/// value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
@@ -31,7 +32,7 @@ pub enum SecretError {
         "`{CREDENTIALS_VARIABLE}` names no folder, so there are no credentials: start Portcullis as a service of systemd with `LoadCredential=`, or name a file as `file:…`"
     )]
     NoCredentials,
-    /// The path is relative, and the policy is no file.
+    /// The path is relative, and the policy is not a file.
     #[error("`{}` is relative, and there is no policy file that it could be relative to; write an absolute path", .0.display())]
     NoBase(PathBuf),
     /// The file cannot be opened, or other users can read or change it.
@@ -46,7 +47,7 @@ pub enum SecretError {
         #[source]
         source: io::Error,
     },
-    /// The value cannot stand in a header.
+    /// The value cannot be part of a header.
     #[error("the value cannot be used")]
     Invalid(#[from] InvalidSecret),
     /// The header cannot carry it.
@@ -54,13 +55,13 @@ pub enum SecretError {
     Header(#[from] InvalidCredential),
 }
 
-/// The values of variables that were taken out of this process's environment at its start.
+/// The values of variables that were removed from this process's environment at its start.
 #[derive(Debug, Clone, Default)]
 pub struct TakenVariables(BTreeMap<String, Result<SecretValue, InvalidSecret>>);
 
 impl TakenVariables {
-    /// Takes the variables that hold secrets of a policy out of the environment, if this process has no other
-    /// thread, which could read them meanwhile. Else they stay where they are, and are read at the first use.
+    /// Removes the variables that hold the policy's secrets from the environment. If this process has another
+    /// thread, which could read the environment meanwhile, they stay there and are read at the first use.
     #[must_use]
     pub fn take(policy: &WorkspaceSecurityPolicy) -> Self {
         let Ok(one_thread) = SingleThreaded::check() else { return Self::default() };
@@ -82,14 +83,14 @@ pub(crate) struct SecretPlace {
     name: SecretName,
     source: SecretSource,
     header: SecretHeader,
-    /// The folder of the policy file, for relative paths.
+    /// The folder of the policy file, to which relative paths refer.
     base: Option<PathBuf>,
-    /// The value that was taken out of the environment.
+    /// The value that was removed from the environment.
     taken: Option<Result<SecretValue, InvalidSecret>>,
 }
 
 impl SecretPlace {
-    /// `policy_file` is the operator's, which relative paths start at.
+    /// `policy_file` is the operator's. Relative paths begin at its folder.
     pub(crate) fn new(
         (name, rule): (&SecretName, &SecretRule),
         policy_file: Option<&Path>,
@@ -111,7 +112,7 @@ impl SecretPlace {
         &self.name
     }
 
-    /// The file of the value, if it is in one.
+    /// The file of the value, if the value is in a file.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         match &self.source {
             SecretSource::File(path) => self.absolute(path).ok(),
@@ -120,7 +121,7 @@ impl SecretPlace {
         }
     }
 
-    /// Reads the value. Blocks: the file may lie anywhere.
+    /// Reads the value. Blocks, since the file may lie on any file system.
     pub(crate) fn read(&self) -> Result<Credential, SecretError> {
         let value = match (&self.source, &self.taken) {
             (_, Some(taken)) => taken.clone()?,
@@ -154,8 +155,8 @@ fn credential(name: &str) -> Result<PathBuf, SecretError> {
 fn read_file(path: &Path, group: GroupReaders) -> Result<SecretValue, SecretError> {
     let file = trusted::open_file(path).map_err(SecretError::Untrusted)?;
     trusted::judge_readers(file.as_fd(), path, group).map_err(SecretError::Untrusted)?;
-    // All at once, and with room for the largest value, a line break and one byte more: a buffer that grows would
-    // leave copies behind.
+    // One read with room for the largest value, a line break and one byte more. A growing buffer would leave
+    // copies behind.
     let mut bytes = Vec::with_capacity(MAX_FILE_BYTES + 1);
     let read = |file: File, bytes: &mut Vec<u8>| file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(bytes);
     match read(file, &mut bytes) {
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_header_that_the_policy_takes_carries_a_secret() {
-        // What the HTTP client refuses, the policy must refuse before.
+        // The policy must refuse every header that the HTTP client would refuse.
         let value = SecretValue::new(b"hunter2-hunter2".to_vec()).expect("a value");
         for name in [
             "authorization",

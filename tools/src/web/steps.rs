@@ -1,4 +1,5 @@
-//! Calls the steps of an operation of the web: the request, whose response stays here, and the guest that reads it.
+//! Calls the steps of an operation of the web: the request, whose response stays here, and the guest that
+//! reads it.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -15,10 +16,10 @@ use crate::{
     sandbox::{Transfer, TransferEnd},
 };
 
-/// Where the request step leaves the response for the operation. A result for a model holds no body.
+/// The place where the request step leaves the response for the operation. A result for a model has no body.
 pub(crate) type FetchedResponse = Arc<OnceLock<Response>>;
 
-/// An operation that runs: the registry of its steps, its context and its caller.
+/// A running operation: the registry of its steps, its context and its caller.
 pub(super) struct OperationSteps<'a> {
     pub(super) registry: &'a ToolRegistry,
     pub(super) context: OperationContext,
@@ -26,7 +27,7 @@ pub(super) struct OperationSteps<'a> {
 }
 
 impl<'a> OperationSteps<'a> {
-    /// The steps of an operation. There is no registry of steps only within a step.
+    /// The steps of an operation. Only a step itself has no registry of steps.
     pub(super) fn new(
         registry: Option<&'a Arc<ToolRegistry>>,
         context: OperationContext,
@@ -47,7 +48,7 @@ impl<'a> OperationSteps<'a> {
         place.get().cloned().ok_or_else(|| ToolError::internal("the request left no response"))
     }
 
-    /// Lets a guest read the body of a response, until this moment.
+    /// Lets a guest read the body of a response, until `deadline`.
     pub(super) async fn read(
         &self,
         step: &str,
@@ -59,12 +60,12 @@ impl<'a> OperationSteps<'a> {
         let mut reader = self.caller(OperationStep { transfer: Some(transfer), ..OperationStep::default() });
         reader.turn_deadline = Some(deadline);
         let result = self.registry.execute_with_policy(new_call(step, arguments.to_string()), &reader).await;
-        // The pipeline hands the details of a result on beside it.
+        // The pipeline returns the details separately from the result.
         result.outcome.map(|output| output.with_details(result.details))
     }
 
-    /// The caller of a step: the operation's caller, with the same slot and deadline. The operation was counted and
-    /// approved with both grants in view.
+    /// The caller of a step: the operation's caller, with the same slot and deadline. The operation was
+    /// counted and approved with both grants in view.
     fn caller(&self, step: OperationStep) -> Caller {
         Caller {
             operation_id: self.context.operation_id.as_deref().map(str::to_owned),
@@ -80,7 +81,7 @@ impl<'a> OperationSteps<'a> {
     }
 }
 
-/// Adds to the details of a result where it came from.
+/// Adds the source of a result to its details.
 pub(super) fn add_source(output: &mut ToolOutput, response: &Response) {
     if let Value::Object(details) = &mut output.details {
         details.insert("url".to_owned(), response.url.as_str().into());
@@ -93,14 +94,14 @@ pub(super) fn add_source(output: &mut ToolOutput, response: &Response) {
     }
 }
 
-/// The error for a status of 400 and above: who answered so, and what was said of it, if anything.
-pub(super) fn refused_by_status(who: &str, response: &Response, said: &str) -> Option<ToolError> {
+/// The error for a status of 400 or above, with the server's name and its message, if any.
+pub(super) fn refused_by_status(server: &str, response: &Response, message: &str) -> Option<ToolError> {
     let status = response.status;
     if !status.is_client_error() && !status.is_server_error() {
         return None;
     }
-    let said = if said.is_empty() { String::new() } else { format!("; it says: {said}") };
-    let message = format!("{who} answered {status}{said}");
+    let said = if message.is_empty() { String::new() } else { format!("; it says: {message}") };
+    let message = format!("{server} answered {status}{said}");
     let error = match status.as_u16() {
         404 | 410 => ToolError::not_found(message),
         429 | 503 => ToolError::unavailable(message),
@@ -109,7 +110,7 @@ pub(super) fn refused_by_status(who: &str, response: &Response, said: &str) -> O
     Some(error.with_code("http_status"))
 }
 
-/// Whether the error is what a guest itself reports. A trap has another code than its kind.
+/// Whether a guest itself reported the error. A trap has another code than its kind.
 pub(super) fn is_reported_by_guest(error: &ToolError) -> bool {
     error.kind() == ToolErrorKind::Failed && error.code() == error.kind().as_str()
 }

@@ -1,4 +1,4 @@
-//! `web_fetch` as it is registered.
+//! `web_fetch` as a registered tool.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTabl
 
 const OPERATION: Operation = Operation::WEB_FETCH;
 
-/// The request of a page.
+/// The form of a page's request.
 pub(crate) const PAGE: RequestForm = RequestForm {
     method: HttpMethod::Get,
     accept: "text/html,application/xhtml+xml,text/*;q=0.9,*/*;q=0.5",
@@ -28,13 +28,13 @@ pub(crate) struct WebFetch {
 }
 
 impl WebFetch {
-    /// The steps, in their order.
+    /// The steps, in order.
     pub(crate) fn steps(&self) -> &[Arc<RegisteredTool>] {
         &self.steps
     }
 }
 
-/// The tool made of these steps.
+/// The tool, built from these steps.
 pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
     let decl = FunctionDecl {
         name: OPERATION.name.to_owned(),

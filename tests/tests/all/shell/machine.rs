@@ -33,8 +33,8 @@ pub(super) const WITHOUT_LIMITS: KernelEnvironment = KernelEnvironment::Errno(&[
 struct OnMachine(KernelEnvironment);
 
 impl StartSidecar for OnMachine {
-    fn start(&self, terms: &SidecarConfig) -> io::Result<StartedSidecar> {
-        self.0.start(|| OwnSidecar::new(binary()).start(terms))
+    fn start(&self, config: &SidecarConfig) -> io::Result<StartedSidecar> {
+        self.0.start(|| OwnSidecar::new(binary()).start(config))
     }
 }
 

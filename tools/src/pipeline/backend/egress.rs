@@ -1,4 +1,4 @@
-//! Backend of requests: the host's HTTP client makes them, on its confined threads.
+//! Backend of requests. The host's HTTP client makes them, on its confined threads.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Backend for RequestStep {
         let judged = judge.judge(method, url).map_err(|denial| refuse(denial, pending))?;
         let method =
             Method::from_bytes(method.as_bytes()).map_err(|error| ToolError::internal(error.to_string()))?;
-        // The judged form of the address: the text of the argument may be another spelling.
+        // The judged form of the address, since the argument's text may be another spelling.
         let request = Request {
             method,
             headers: headers(self.form.accept, text(BODY)),
@@ -47,13 +47,13 @@ impl Backend for RequestStep {
         labels.mark_secrets_sent(&web::secrets_for(grant, judged.url().as_str()));
         labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
         let made = web::request(&self.http_client, &judge, request, cancel, &mut pending.call).await;
-        // A redirect may have carried further ones.
+        // A redirect may have sent further secrets.
         labels.mark_secrets_sent(&pending.call.secrets);
         let result = match made {
             Ok(response) => {
                 let output = summary(&response);
                 if let Some(place) = caller.operation_step.as_ref().and_then(|step| step.response.as_ref()) {
-                    // A step makes one request, so that the place is empty.
+                    // A step makes one request, so the place is empty.
                     let _ = place.set(response);
                 }
                 Ok(output)
@@ -75,7 +75,7 @@ fn headers(accept: &'static str, body: Option<&str>) -> HeaderMap {
     headers
 }
 
-/// The row and the operation need no body: it goes to the guest.
+/// The row and the operation do not need the body, which goes to the guest.
 fn summary(response: &Response) -> ToolOutput {
     let (status, bytes) = (response.status.as_u16(), response.body.len());
     let mut details = json!({

@@ -1,4 +1,5 @@
-//! Backend of module tools: each call runs in a fresh store, on a thread confined to the call's mounts.
+//! Backend of module tools. Each call runs in a fresh store, on a thread that is confined to the call's
+//! mounts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +27,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct GuestTool {
     pub(crate) module: Arc<GuestModule>,
-    /// The file of the module, or the embedder's name for it.
+    /// The file of the module, or the embedding program's name for it.
     pub(crate) module_name: String,
     pub(crate) declared: DeclarationFacts,
     /// The hosts that the tool declares, if it declares any.
@@ -79,7 +80,7 @@ impl Backend for GuestTool {
         let call_id = &checked.call.id;
         let limit = grant.limits.max_output;
         let running = runner.run(job, |frame| pass_on(bounded(frame, limit), call_id, caller));
-        // Each request has a row of its own; the call's names the secrets of all.
+        // Each request has its own row. The call's row names the secrets of all.
         let mut secrets = Vec::new();
         let ran = match (requests, &mut asks) {
             (Some((declared, http_client)), Some(asks)) => {
@@ -165,7 +166,7 @@ fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<Tool
                 Denial { code: DenialCode::FlowDenied, rule: refusal.rule, subject: path, hint: refusal.hint }
             }
         };
-        // Effects before the violation remain, so the tool's own message is passed on.
+        // Effects before the violation remain, so the tool's message is passed on.
         if let Ok(FinalFrame::Error(error)) = report.result {
             denial.hint = format!("{}; the tool said: {}", denial.hint, error.message);
         }
@@ -178,8 +179,8 @@ fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<Tool
     }
 }
 
-/// Whether a guest that could not start may be tried again: none of it has run, and a thread may be free
-/// soon. A step of an operation is not repeated, because the other end of the transfer has begun.
+/// Whether a guest that could not start may be attempted again: nothing of it has run, and a thread may be
+/// free soon. A step of an operation is not repeated, since the other end of the transfer has begun.
 fn may_retry(error: &WasmError, caller: &Caller) -> bool {
     matches!(error, WasmError::Exhausted { .. }) && caller.operation_step.is_none()
 }

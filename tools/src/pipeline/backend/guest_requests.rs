@@ -1,5 +1,5 @@
-//! Serves the requests of one guest: each is judged by the call's grant and by what the tool declares, made on a confined
-//! thread of the host's HTTP client, and recorded in rows of its own.
+//! Serves the requests of one guest. Each is judged by the call's grant and the tool's declaration, made on a
+//! confined thread of the host's HTTP client, and recorded in its own rows.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -27,7 +27,7 @@ use crate::{
 /// The most requests of one call. Each leaves rows in the audit log.
 const MAX_REQUESTS: usize = 256;
 
-/// The most responses that a call reads side by side. Each is held in memory.
+/// The most responses that a call reads at the same time. Each is held in memory.
 const MAX_OPEN_RESPONSES: u32 = 8;
 
 /// The host's end of a call's requests.
@@ -39,7 +39,7 @@ pub(super) struct GuestRequests<'a> {
     next: u32,
     /// What has not been read yet of each open response.
     open: HashMap<u32, bytes::Bytes>,
-    /// The secrets that the requests have carried.
+    /// The secrets that the requests have sent.
     secrets: BTreeSet<Text>,
 }
 
@@ -60,12 +60,12 @@ impl<'a> GuestRequests<'a> {
         }
     }
 
-    /// The names of the secrets that the requests have carried.
+    /// The names of the secrets that the requests have sent.
     pub(super) fn secrets(&self) -> Vec<Text> {
         self.secrets.iter().cloned().collect()
     }
 
-    /// Serves until the call is over, which drops the future.
+    /// Serves until the call ends, which drops the future.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection. The row of a request under way says `cancelled`.
@@ -81,7 +81,7 @@ impl<'a> GuestRequests<'a> {
                     self.open.remove(&body);
                     reply.give(());
                 }
-                // The guest is over; its report is on its way.
+                // The guest has ended, and its report is on its way.
                 None => std::future::pending().await,
             }
         }
@@ -111,12 +111,12 @@ impl<'a> GuestRequests<'a> {
                 Err(error) => Outcome::Error(error.kind()),
             })
         };
-        // Before the guest gets the response, as with every result.
+        // The row is written before the guest gets the response, as for every result.
         pending.end(ending).map_err(|error| unrecorded(&error))?;
         result.map(|response| self.keep(response))
     }
 
-    /// Judges the request, records its begin where it may have effects, and sends it.
+    /// Judges the request, writes its `begin` row if it may have effects, and sends it.
     async fn make(
         &mut self,
         head: &HttpRequestHead,
@@ -127,7 +127,7 @@ impl<'a> GuestRequests<'a> {
         let left = deadline.saturating_duration_since(Instant::now());
         let judge = Arc::new(GrantJudge::new(grant.clone(), Some(self.declared.clone()), left));
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending))?;
-        // Other calls of the run go on while this one runs, and a guest may have read its mounts before it sends.
+        // Other calls of the run continue meanwhile, and the guest may have read its mounts before it sends.
         judge_flow_again(checked, grant, host, &labels.facts_before_requests(caller))
             .map_err(|denial| refuse_flow(denial, pending))?;
         let request = request(&judged, head, body)?;
@@ -142,7 +142,7 @@ impl<'a> GuestRequests<'a> {
         labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
         let cancel = caller.cancel.child_token();
         let made = web::request(self.http_client, &judge, request, cancel, &mut pending.call).await;
-        // A redirect may have carried further ones.
+        // A redirect may have sent further secrets.
         labels.mark_secrets_sent(&pending.call.secrets);
         made.map_err(|failure| match failure {
             RequestFailure::Denied(denial) => refuse(denial, pending),
@@ -150,7 +150,7 @@ impl<'a> GuestRequests<'a> {
         })
     }
 
-    /// A row of its own, which the id of the call, or of its operation, joins with the call's.
+    /// The request's own row. The id of the call, or of its operation, joins it with the call's row.
     fn pending(&self, head: &HttpRequestHead) -> PendingRecord {
         let CallAttempt { checked, grant, caller, host, .. } = self.attempt;
         let operation = caller.operation_id.as_deref().unwrap_or(&checked.call.id);
@@ -205,14 +205,14 @@ fn rule_of(grant: &Grant) -> String {
     format!("profiles.{}.hosts", grant.profile)
 }
 
-/// The request in the judged form of its address: the guest's text may be another spelling.
+/// The request with the judged form of its address, since the guest's text may be another spelling.
 fn request(judged: &JudgedRequest, head: &HttpRequestHead, body: Vec<u8>) -> Result<Request, ToolError> {
     let invalid = |what: String| ToolError::invalid_arguments(what).with_code("request_invalid");
     let method = Method::from_bytes(head.method.as_bytes())
         .map_err(|_invalid| invalid(format!("`{}` is no method", head.method.escape_debug())))?;
     let mut headers = HeaderMap::new();
     headers.insert("user-agent", web::USER_AGENT);
-    // The first value of a name replaces ours; further ones are added.
+    // The first value of a name replaces the default; further values are added.
     let mut own = HeaderMap::new();
     for (name, value) in &head.headers {
         let shown = name.escape_debug();
@@ -227,7 +227,7 @@ fn request(judged: &JudgedRequest, head: &HttpRequestHead, body: Vec<u8>) -> Res
     Ok(Request { method, url: judged.url().clone(), headers, body: body.into() })
 }
 
-/// The failure as the guest gets it: without the operator's detail.
+/// The failure as the guest gets it, without details for the operator.
 fn fault(error: &ToolError) -> HttpFault {
     HttpFault { kind: error.kind().into(), code: error.code().to_owned(), message: error.to_string() }
 }

@@ -1,13 +1,13 @@
 //! Backends, which run tools: one file per kind, behind one trait. A new kind of tool is a file here and a
 //! [`ToolOrigin`](portcullis_policy::ToolOrigin).
 //!
-//! | file | what it runs |
+//! | file | runs |
 //! |---|---|
 //! | `native.rs` | a tool of this process, on a thread that may block |
 //! | `guest.rs` | a module's tool, on a confined thread |
 //! | `guest_requests.rs` | the requests of a module's tool, while it runs |
 //! | `egress.rs` | a request, on a thread of the host's HTTP client |
-//! | `shell.rs` | a command, at the sidecar |
+//! | `shell.rs` | a command, in the sidecar |
 //! | `operation.rs` | the steps of an operation |
 //! | `reports.rs` | progress and partial results, on their way to the caller |
 
@@ -42,20 +42,20 @@ use crate::{
 pub(crate) use guest::GuestTool;
 pub(crate) use native::NativeTool;
 
-/// Runs a tool of one kind. The provided methods suit a backend without the feature in question.
+/// Runs tools of one kind. The provided methods suit a backend without the feature in question.
 #[async_trait]
 pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// The confinement of the tool.
     fn confinement(&self) -> Confinement;
 
-    /// Tries a call once. Only the run step calls it, up to three times per call, within one slot and one
-    /// deadline.
+    /// Makes one attempt at a call. Only the run step calls this, up to three times per call, in one slot and
+    /// under one deadline.
     ///
     /// # Errors
-    /// A failure that prevents the try; the outcome of a try is in [`AttemptOutcome`].
+    /// A failure that prevents the attempt. The outcome of an attempt is in [`AttemptOutcome`].
     ///
     /// # Cancellation
-    /// Dropping the future stops the work it has begun.
+    /// Dropping the future stops the work that it has begun.
     async fn attempt(
         &self,
         attempt: CallAttempt<'_>,
@@ -67,13 +67,13 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Why no call can run in this process, even if the policy allows it; none if calls can run.
+    /// The reason why no call can run in this process, even if the policy allows it. `None` if calls can run.
     fn unavailable_reason(&self, host: &Host) -> Option<&str> {
         let _ = host;
         None
     }
 
-    /// The grants whose writable mounts the call must be the only writer of: its own, or those of its steps.
+    /// The grants in whose writable mounts the call must be the only writer: its own, or those of its steps.
     fn writes_alone<'g>(&self, own: &'g Grant, steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
         let _ = (own, steps, caller);
         Vec::new()
@@ -99,11 +99,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// The arguments by which the steps of an operation are judged before anything runs; none for the operation's
-    /// own.
+    /// The arguments by which an operation's steps are judged before anything runs. `None` for the
+    /// operation's own arguments.
     ///
     /// # Errors
-    /// Arguments that make no steps.
+    /// Arguments from which no steps follow.
     fn arguments_of_steps(&self, args: &ToolArgs) -> Result<Option<ToolArgs>, ToolError> {
         let _ = args;
         Ok(None)
@@ -115,7 +115,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     }
 }
 
-/// The inputs of every try of a call.
+/// The inputs of every attempt at a call.
 #[derive(Clone, Copy)]
 pub(crate) struct CallAttempt<'a> {
     pub(super) checked: &'a Checked,
@@ -130,25 +130,26 @@ pub(crate) struct CallAttempt<'a> {
     pub(super) host: &'a Host,
 }
 
-/// The outcome of a try.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub(crate) struct AttemptOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
     /// Text for the model after the output; it is kept when the output is cut.
     pub(super) trailer: Option<String>,
     pub(super) usage: Option<ResourceUsage>,
-    /// Whether another try is harmless and may succeed.
+    /// Whether another attempt is harmless and may succeed.
     pub(super) may_retry: bool,
 }
 
 impl AttemptOutcome {
-    /// A result without usage that is not tried again.
+    /// A result without usage and without another attempt.
     fn once(result: Result<ToolOutput, ToolError>) -> Self {
         Self { result, trailer: None, usage: None, may_retry: false }
     }
 }
 
-/// The resources that a call used, as far as its backend knows them.
+/// The resources that a call used, as far as the backend knows them. A field of the audit row that is
+/// measured comes from here.
 #[derive(Debug)]
 pub(crate) struct ResourceUsage {
     pub(super) cpu: Duration,
@@ -156,7 +157,7 @@ pub(crate) struct ResourceUsage {
     pub(super) mounts_used: Vec<Text>,
     /// The connections of a command.
     pub(super) connections: Vec<RecordedConnection>,
-    /// How many connections are not in that list.
+    /// The number of connections that the list omits.
     pub(super) connections_omitted: u64,
 }
 

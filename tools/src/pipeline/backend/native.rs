@@ -1,4 +1,5 @@
-//! Backend of native tools: in this process, outside the sandbox, each call on a thread that it may block.
+//! Backend of native tools. They run in this process, outside the sandbox, each call on a thread that it may
+//! block.
 
 use std::{
     fmt,
@@ -60,7 +61,7 @@ impl Backend for NativeTool {
         let ctx = context(attempt, Arc::clone(&has_called));
         let result = run(Arc::clone(&self.0), ctx, checked.args.clone(), attempt.time_limit).await;
         let harmless = pending.call.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
-        // Not if the tool made calls itself: another try would repeat their effects.
+        // A tool that made calls itself is not attempted again, since that would repeat their effects.
         let may_retry = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
         Ok(AttemptOutcome { may_retry, ..AttemptOutcome::once(result) })
     }
@@ -78,7 +79,7 @@ fn context(attempt: CallAttempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext
     ctx.idempotency_key = digest::of_parts([&caller.agent_id, &caller.run_id, &call.id]);
     ctx.cancel = caller.cancel.child_token();
     ctx.deadline = Some(deadline);
-    // A native tool's reports go the same way as a guest's frames.
+    // A native tool's reports are passed on like a guest's frames.
     ctx.on_update = on_update(&call.id, caller, Some(grant.limits.max_output));
     ctx.on_progress = on_progress(&call.id, caller);
     let caller = Caller { slot: Some(slot.clone()), ..caller.clone() };
@@ -90,8 +91,8 @@ fn is_unavailable(result: &Result<ToolOutput, ToolError>) -> bool {
     result.as_ref().is_err_and(|error| error.kind() == ToolErrorKind::Unavailable)
 }
 
-/// Runs a native tool so that it holds up no other call: a panic is contained, and a tool that blocks its
-/// thread is left behind at the deadline.
+/// Runs a native tool without delaying other calls: a panic is contained, and a tool that blocks its thread
+/// is abandoned at the deadline.
 async fn run(
     tool: Arc<dyn Tool>,
     ctx: ToolContext,
@@ -101,7 +102,7 @@ async fn run(
     let cancel = ctx.cancel.clone();
     let deadline = ctx.deadline.unwrap_or_else(|| Instant::now() + time_limit);
     let stopped = cancel.clone();
-    // Every end of the wait, also a caller that drops this future, cancels the tool.
+    // Every end of the wait cancels the tool, also a caller that drops this future.
     let _stop = cancel.clone().drop_guard();
     let call = async move {
         let ran = AssertUnwindSafe(tool.call(&ctx, &args)).catch_unwind();

@@ -1,4 +1,4 @@
-//! Backend of operations: calls made of calls, each with its own audit row.
+//! Backend of operations. An operation is a call that calls its steps; each has its own audit row.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl Backend for WebFetch {
 
 #[async_trait]
 impl Backend for WebSearch {
-    /// As of [`WebFetch`].
+    /// Like [`WebFetch`].
     fn confinement(&self) -> Confinement {
         Confinement::Egress
     }

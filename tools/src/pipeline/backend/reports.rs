@@ -11,7 +11,7 @@ use crate::{
     sandbox::StreamFrame,
 };
 
-/// Listener for partial results, each bounded like the result; none if the caller watches nothing.
+/// The listener for partial results, each bounded like the result. `None` if the caller has no listener.
 pub(super) fn on_update(call_id: &str, caller: &Caller, limit: Option<OutputBytes>) -> Option<ToolUpdateFn> {
     caller.watches_frames().then(|| {
         let (watcher, id) = (caller.clone(), call_id.to_owned());
@@ -27,7 +27,7 @@ pub(super) fn on_update(call_id: &str, caller: &Caller, limit: Option<OutputByte
     })
 }
 
-/// Listener for progress; none if the caller watches nothing.
+/// The listener for progress. `None` if the caller has no listener.
 pub(super) fn on_progress(call_id: &str, caller: &Caller) -> Option<ProgressFn> {
     caller.watches_frames().then(|| {
         let (watcher, id) = (caller.clone(), call_id.to_owned());
@@ -39,7 +39,7 @@ pub(super) fn on_progress(call_id: &str, caller: &Caller) -> Option<ProgressFn> 
     })
 }
 
-/// Bounds a report to a length that is fit to show.
+/// Cuts a report to a length that is fit to show.
 pub(super) fn bounded(frame: StreamFrame, limit: OutputBytes) -> StreamFrame {
     match frame {
         StreamFrame::Progress(text) => StreamFrame::Progress(shortened(&text, MAX_PROGRESS_BYTES)),

@@ -1,4 +1,4 @@
-//! Backend of commands, in the sessions of a sidecar.
+//! Backend of commands, which run in the sessions of a sidecar.
 
 use portcullis_policy::Grant;
 use portcullis_types::{ToolError, ToolOutput, async_trait};
@@ -48,7 +48,8 @@ impl Backend for BashTool {
             time_limit,
             deadline,
             caller,
-            // No limit here: partial results are pieces of the output, bounded by the sidecar's message size.
+            // There is no limit here: partial results are pieces of the output, which the sidecar's message
+            // size bounds.
             on_update: on_update(&checked.call.id, caller, None),
             labels: &host.labels,
             judge_again: &|| judge_flow_again(checked, grant, host, &labels.facts_of_others(caller)),
@@ -63,7 +64,7 @@ impl Backend for BashTool {
     }
 }
 
-/// Puts a shell run into the row: its posture, its usage, and the protected paths that it made.
+/// Adds the posture, the usage and the protected paths of a command to the row.
 fn shell_result(
     ran: ShellRun,
     grant: &Grant,
@@ -93,7 +94,7 @@ fn shell_result(
     let usage = ResourceUsage {
         cpu: ran.cpu,
         peak_memory_bytes: ran.peak_memory_bytes,
-        // The kernel does not tell which mounts a program touched, so list all of them.
+        // The kernel does not tell which mounts a program touched, so all are listed.
         mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
         connections: ran.connections,
         connections_omitted: ran.connections_omitted,
