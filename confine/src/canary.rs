@@ -188,7 +188,7 @@ impl Probe {
     }
 
     /// The attempts of such a thread before every call. Its filter refuses to open files before Landlock is
-    /// asked, so that the port stands for Landlock.
+    /// asked, so the port stands for Landlock.
     pub(crate) fn of_network_per_call(port: u16, abi: u32) -> Vec<Self> {
         let holds_ports = (abi >= CONNECT_ABI).then_some(Self::Network(NetworkProbe::OtherPort(port)));
         holds_ports.into_iter().chain([Self::Socket, Self::Network(NetworkProbe::Udp)]).collect()

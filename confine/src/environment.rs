@@ -24,7 +24,8 @@ mod tests {
         fs::read("/proc/self/environ").unwrap()
     }
 
-    /// A test program has several threads, so that the test runs in a program that runs nothing else, and pretends.
+    /// The test harness has several threads, so the test starts itself as a process with this test alone and
+    /// pretends to be single-threaded.
     #[test]
     fn a_taken_variable_is_gone() {
         #[expect(clippy::disallowed_methods, reason = "the test starts itself with a variable")]

@@ -294,8 +294,7 @@ fn path(handle: &OwnedFd) -> io::Result<PathBuf> {
 fn accounts(user: ProcessUser, home: &Path) -> [(&'static str, String); 2] {
     let ProcessUser { uid, gid } = user;
     let home = home.display();
-    // The session's line comes first: the first match counts, and the user's number may be that of another
-    // line.
+    // The session's line comes first: the first match counts, and another line may have the same user number.
     [
         (
             PASSWD,

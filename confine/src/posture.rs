@@ -256,8 +256,8 @@ impl Posture {
         self.0.landlock_abi
     }
 
-    /// The ports that the thread may connect to, if it has a network. Whether the kernel holds it to them is
-    /// Landlock's status: not where `net_connect_tcp` is missing, or Landlock is waived.
+    /// The ports that the thread may connect to, if it has a network. The kernel enforces them only if
+    /// Landlock's status is enforced and lists no missing `net_connect_tcp`.
     #[must_use]
     pub fn network(&self) -> Option<&BTreeSet<u16>> {
         self.0.network.as_ref()

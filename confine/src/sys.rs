@@ -447,7 +447,7 @@ pub(crate) fn take_variable(name: &str, _one_thread: &SingleThreaded) -> Option<
         }
         let bytes = CStr::from_ptr(value).to_bytes().to_vec();
         for offset in 0..bytes.len() {
-            // Volatile: nothing reads it again, so that the compiler could leave the write out.
+            // Volatile: nothing reads it again, so the compiler could leave the write out.
             ptr::write_volatile(value.add(offset), 0);
         }
         std::env::remove_var(name);

@@ -36,7 +36,7 @@ pub enum EgressError {
         #[source]
         source: NetError,
     },
-    /// No certificate is trusted, so that no `https` request could succeed.
+    /// No certificate is trusted, so no `https` request could succeed.
     #[error("there is no trusted certificate: install the machine's CA certificates, or name a file as `ca`")]
     NoRoots,
     /// A certificate of `ca` cannot be read.
@@ -182,7 +182,7 @@ pub enum FetchError {
         #[source]
         source: hyper::Error,
     },
-    /// The response says its length in two ways, so that two readers could see two bodies (RFC 9112, 6.3).
+    /// The response states its length in two ways, so two readers could see two bodies (RFC 9112, 6.3).
     #[error("the response from {host} has {fault}")]
     Framing {
         /// The host.

@@ -11,7 +11,7 @@ use std::{
 
 mod environment;
 
-pub use environment::is_inherited;
+pub use environment::configures_outer_cargo;
 
 /// Builds programs of this package and returns the folder with their modules. `which` are cargo's own
 /// arguments: `--bin NAME`, or `--bins`.
@@ -27,7 +27,7 @@ pub fn build(which: &[&str]) -> PathBuf {
     let mut cargo = Command::new(required("CARGO"));
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
-        if is_inherited(&name) {
+        if configures_outer_cargo(&name) {
             cargo.env_remove(&*name);
         }
     }

@@ -1,6 +1,6 @@
 //! The read step of `web_fetch`: receives the body of a response, and returns what a model can use of it.
 //!
-//! It has no mount and no network, so that a page which takes it over gains nothing.
+//! The step has no mount and no network. A page that takes the guest over reaches nothing.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use portcullis_sdk::{Content, ToolContext, ToolError, ToolOutput, tool, transfer};

@@ -41,6 +41,7 @@ pub async fn web_search_read(
     }
     let provider = SearchProvider::of(provider);
     let answer = provider.read(&bytes).map_err(ToolError::failed)?;
-    let filter = ResultFilter { max_results: usize::try_from(max_results).unwrap_or(usize::MAX), site, since };
+    let filter =
+        ResultFilter { max_results: usize::try_from(max_results).unwrap_or(usize::MAX), site, since };
     Ok(list(&choose(&answer.found, filter), &answer.unresponsive))
 }

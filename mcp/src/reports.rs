@@ -25,8 +25,8 @@ use super::{
 /// How long a person may take to answer a tool's question. The call's own deadline is usually shorter.
 const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// How long a call must have been without progress before its client gets a heartbeat. The registry sends one every
-/// 5 s; it does not know of reports that a tool sends to the client itself.
+/// The time that a call must have been without progress before its client gets a heartbeat. The registry's interval
+/// is longer. The registry does not know of reports that a tool sends to the client itself.
 const HEARTBEAT_MIN_GAP: Duration = Duration::from_secs(4);
 
 /// Relative step of a sign of life: progress numbers must grow, but this one means no progress.

@@ -78,8 +78,8 @@ impl McpServer {
         self
     }
 
-    /// Serves another registry from now on. Running calls end in the old one. What the sessions have read goes on to
-    /// count. Clients are notified if the list of tools changes.
+    /// Serves another registry from now on. Running calls end in the old one. The labels of running sessions
+    /// are kept. Clients are notified if the list of tools changes.
     ///
     /// # Errors
     /// As [`McpServer::new`]; then nothing changes.

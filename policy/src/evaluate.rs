@@ -53,9 +53,9 @@ pub enum RequestedSubject {
 impl WorkspaceSecurityPolicy {
     /// Decides one call. A granted call may still need an approval ([`Grant::approval`]).
     ///
-    /// The decision is on names. A link may make another file of a name that passed here: the mount's directory
-    /// handle must refuse that with a [`Denial`] of its own. In the same way a URL that passes here is judged
-    /// again when it is requested, with every address of its host ([`Grant::judge_address`]).
+    /// The decision is on names. A name that passed here may be a link to another file, which the mount's
+    /// directory handle must refuse with its own [`Denial`]. A URL that passed here is judged again when it
+    /// is requested, with every address of its host ([`Grant::judge_address`]).
     ///
     /// # Errors
     /// The [`Denial`] of the first subject that does not pass; every subject must.

@@ -41,16 +41,16 @@ impl fmt::Display for FileBytes {
 /// the documents repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// The number of calls that run concurrently; 1 to 1,024.
+    /// The number of calls that run concurrently.
     pub concurrency: usize,
-    /// The number of calls that an agent may make of one tool in a minute; 1 to 1,000,000.
+    /// The number of calls that an agent may make of one tool in a minute.
     pub calls_per_minute: u32,
-    /// The text that one call returns to the model, for tools whose entry sets no other limit; up to 64 MiB.
+    /// The text that one call returns to the model, for tools whose entry sets no other limit.
     pub max_output_bytes: OutputBytes,
-    /// The memories of one call together, for tools whose entry sets no other limit; from one page of 64 KiB
-    /// to the 4 GiB that a 32-bit guest can address.
+    /// The memories of one call together, for tools whose entry sets no other limit. The bounds are one page and
+    /// all that a 32-bit guest can address.
     pub wasm_memory: MemoryBytes,
-    /// The time of any call, an upper bound for its tool and its entry; up to 24 h.
+    /// The time of any call, an upper bound for its tool and its entry.
     #[serde(rename = "max_timeout_ms", serialize_with = "as_millis")]
     pub max_timeout: Duration,
 }

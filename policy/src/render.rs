@@ -179,7 +179,7 @@ fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result
         let rule = policy.tiers.rule(tier);
         writeln!(out, "  {tier:<24} {}, approval {}", rule.profile, rule.approval)?;
     }
-    writeln!(out, "  {:<24} {}, approval {}", "modules from outside", ProfileName::NOTHING, Approval::Ask)?;
+    writeln!(out, "  {:<24} {}, approval {}", "foreign modules", ProfileName::NOTHING, Approval::Ask)?;
     if let Some(dir) = &policy.modules_dir {
         writeln!(out, "  {:<24} {}", "their folder", quote(dir))?;
     }
@@ -271,8 +271,8 @@ mod tests {
         policy.unwrap_or_else(|error| panic!("{text}\n{error}")).effective_toml()
     }
 
-    /// A section, its keys, and for each key a non-default value with the line that shows it; behind `!` a line that it
-    /// takes away.
+    /// A section, its keys, and for each key a non-default value with the line that shows it; a line that
+    /// starts with `!` must disappear.
     struct Sample {
         section: &'static str,
         keys: &'static [&'static str],

@@ -90,7 +90,7 @@ pub(crate) struct CommonOptions {
 pub(crate) enum CliCommand {
     Call(CallOptions),
     Tools(ToolsOptions),
-    /// Author a tool, or approve one of a module from outside.
+    /// Author a tool, or approve one of a foreign module.
     #[command(subcommand)]
     Tool(ToolCommand),
     /// Show or check a policy.
@@ -163,10 +163,10 @@ pub(crate) struct CallOptions {
     pub(crate) modules: Modules,
 }
 
-/// Modules from outside, beside those in the policy's folder.
+/// Foreign modules, beside those in the policy's folder.
 #[derive(Debug, Args)]
 pub(crate) struct Modules {
-    /// Load a further module from outside. May be given several times.
+    /// Load a further foreign module. May be given several times.
     ///
     /// The policy decides what its tools get, whatever they declare. Without an entry in the policy, its tools get no
     /// folder, and each call needs an approval. A module that cannot be used is an error.

@@ -29,7 +29,8 @@ use crate::{
 /// How long a start may take before the terminal shows the reason.
 const SLOW_START: Duration = Duration::from_millis(400);
 
-/// The values of secrets that were taken out of the environment, which belongs to the process like these.
+/// The values of secrets that were removed from the environment. Process-wide, like the environment that the
+/// values came from.
 static TAKEN: OnceLock<TakenVariables> = OnceLock::new();
 
 /// The length of the workspace's hash in the name of its state folder.

@@ -204,7 +204,7 @@ pub enum WasmError {
     },
     /// No program is configured to compile foreign modules.
     #[error(
-        "no program is set up to compile modules from outside; name a `portcullis` as the envelope's `compiler`"
+        "no program is set up to compile foreign modules; name a `portcullis` as the envelope's `compiler`"
     )]
     NoCompiler,
     /// The module imports a function that guests do not get.

@@ -97,7 +97,7 @@ impl Interruption {
             Breach::Processes => Some(Self::Processes),
             Breach::Memory => Some(Self::Memory),
             Breach::Hidden => Some(Self::Hidden),
-            Breach::Unseen => None,
+            Breach::Unlisted => None,
         }
     }
 }

@@ -329,7 +329,8 @@ impl Drop for ShellSession {
 /// descriptors need not be searched for them.
 fn watcher(spec: &SessionSpec, posture: &ProcessPosture, user: Option<ProcessUser>) -> io::Result<Watcher> {
     let has_filter = matches!(posture.layer(Layer::Seccomp), Some(LayerStatus::Enforced));
-    let meter = MemoryMeter::new(if has_filter { DescriptorSearch::Unneeded } else { DescriptorSearch::Needed })?;
+    let meter =
+        MemoryMeter::new(if has_filter { DescriptorSearch::Unneeded } else { DescriptorSearch::Needed })?;
     let session = spec.group.map(|group| SessionBounds {
         threads: usize::try_from(group.processes).unwrap_or(usize::MAX),
         memory_bytes: group.memory_bytes,

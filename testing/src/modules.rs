@@ -13,8 +13,8 @@ use tempfile::TempDir;
 /// Copy of the cache that the first world filled.
 static KEPT: Mutex<Option<TempDir>> = Mutex::new(None);
 
-/// What later worlds have compiled besides, under the same key: modules that are compiled at their first call. They are
-/// large, so that only worlds that ask for them get copies.
+/// What later worlds have compiled besides, under the same key: modules that are compiled at their first
+/// call. They are large, so only worlds that ask for them get copies.
 static COMPILED_LATER: Mutex<Option<TempDir>> = Mutex::new(None);
 
 /// The part of a state folder with the compiled modules and their key.

@@ -404,7 +404,7 @@ fn lost(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> Vec<ToolNa
 fn log_recovery(recovery: &Recovery, refused: &[RefusedModule]) {
     for module in refused {
         let error = module.error() as &dyn std::error::Error;
-        tracing::warn!(module = module.name(), error, "a module from outside is refused");
+        tracing::warn!(module = module.name(), error, "a foreign module is refused");
     }
     if !recovery.is_clean() {
         tracing::warn!(?recovery, "the audit log was repaired after a crash");

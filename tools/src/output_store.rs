@@ -20,20 +20,20 @@ use serde_json::Value;
 use thiserror::Error;
 use tracing::warn;
 
-/// The most bytes of outputs: 256 MiB. Every truncated result adds an output, so without the limit a chatty
-/// agent fills the disk. The oldest are evicted first.
+/// The most bytes of outputs. Every truncated result adds an output, so without the limit a chatty agent fills
+/// the disk. The oldest are evicted first.
 pub const MAX_STORE_BYTES: u64 = 256 << 20;
 
-/// The most outputs: 1,024. Every new output lists the folder, so listing must stay cheap.
+/// The most outputs. Every new output lists the folder, so listing must stay cheap.
 pub const MAX_STORED_OUTPUTS: usize = 1_024;
 
-/// The longest output: 16 MiB, twice the limit of a guest's result.
+/// The longest output, twice the limit of a guest's result.
 pub const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
-/// The default length of a page: 16 KiB, as much as a result may show.
+/// The default length of a page, as much as a result may show.
 pub const DEFAULT_PAGE_BYTES: u64 = 16 << 10;
 
-/// The longest page: 1 MiB.
+/// The longest page, in bytes.
 pub const MAX_PAGE_BYTES: u64 = 1 << 20;
 
 /// A folder of outputs. Several processes may share one: outputs appear whole or not at all, and each process

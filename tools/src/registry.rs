@@ -103,8 +103,8 @@ impl ToolRegistry {
         }
     }
 
-    /// Goes on where another registry stops: what runs have read under it counts under this one, also what calls
-    /// read that still run there. For a registry that takes another's place while its callers go on.
+    /// Takes over the run labels of another registry, including those that its running calls still add. For a
+    /// registry that replaces another while its callers continue.
     pub fn continue_runs_of(&self, other: &Self) {
         self.host.labels.share_with(&other.host.labels);
     }

@@ -1,8 +1,9 @@
-//! `cargo xtask test`: all tests, or one side of the line between those that take seconds and the others.
+//! `cargo xtask test`: all tests, the fast ones, or the slow ones.
 
 use std::path::Path;
 
-/// The names of the slow tests, one a line: those that took seven seconds or more beside all others on two cores.
+/// The names of the slow tests, one a line. A slow test took seven seconds or more while all tests ran on two
+/// cores.
 const SLOW_TESTS: &str = include_str!("../slow-tests");
 
 /// Which tests are run.

@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 /// Constants that the document gives in other words than their value, and why.
-const IN_OTHER_WORDS: [(&str, &str); 4] = [
+const IN_OTHER_WORDS: [(&str, &str); 5] = [
     ("MAX_ENDS_BEYOND_CAPACITY", "a sum of products of another constant"),
     ("PAUSES", "the row names the unit once for both"),
     ("WITHDRAWAL_MARGIN", "the row has what is left of the approval's time"),
     ("MAX_STDIN_BYTES", "the row says \"and one byte\""),
+    ("MAX_HTTP_BODY_BYTES", "a difference of two constants"),
 ];
 
 /// How many constants the document names at least.
@@ -124,7 +125,7 @@ fn the_defaults_of_structs_are_those_of_the_documents() {
 }
 
 /// Sentences of the documents, with `{}` in place of a constant's value and its unit.
-const SENTENCES: [(&str, &str, &str, &str); 14] = [
+const SENTENCES: [(&str, &str, &str, &str); 22] = [
     ("docs/operating.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
     ("docs/agent.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
     ("docs/policy.md", "no answer came within {} |", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
@@ -139,6 +140,14 @@ const SENTENCES: [(&str, &str, &str, &str); 14] = [
     ("docs/mcp.md", " KiB, {} headers", "MAX_HEADERS", "mcp/src/http/listen.rs"),
     ("docs/mcp.md", "| data that a client leaves unread | {},", "UNACKNOWLEDGED", "mcp/src/http/listen.rs"),
     ("docs/limits.md", "names none (`command_timeout`) | {} |", "TIMEOUT", "tools/src/shell/tool.rs"),
+    ("docs/mcp.md", "reports nothing for {}, a client", "HEARTBEAT_INTERVAL", "tools/src/pipeline/heartbeat.rs"),
+    ("docs/policy.md", "more than {} private entries", "MAX_PRIVATE_ENTRIES", "sandbox/src/links.rs"),
+    ("SECURITY.md", "more than {} private entries", "MAX_PRIVATE_ENTRIES", "sandbox/src/links.rs"),
+    ("docs/policy.md", "or not within {} |", "FIRST_SEARCH_WAIT", "sandbox/src/links.rs"),
+    ("SECURITY.md", "does not end within {}, or", "FIRST_SEARCH_WAIT", "sandbox/src/links.rs"),
+    ("docs/audit.md", "makes more than {} requests |", "MAX_REQUESTS", "tools/src/pipeline/backend/guest_requests.rs"),
+    ("docs/audit.md", "has {} unread responses |", "MAX_OPEN_RESPONSES", "tools/src/pipeline/backend/guest_requests.rs"),
+    ("docs/audit.md", "the result has more than {} |", "MAX_FINAL_FRAME_BYTES", "types/src/frame.rs"),
 ];
 
 #[test]
@@ -183,6 +192,31 @@ fn the_agents_manual_has_the_limits_of_a_provider() {
         format!("after {} s of silence or at {} MiB", number("idle"), number("answer_bytes") >> 20),
     ] {
         assert!(manual.contains(&said), "docs/agent.md does not say {said:?}");
+    }
+}
+
+/// The bounds of the forwarder's dialogue with a program, in the manuals.
+#[test]
+fn the_manuals_have_the_limits_of_a_tunnel() {
+    let (root, constants) = workspace();
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect("readable");
+    let fields: BTreeMap<String, String> =
+        defaults(&read("egress/src/tunnel.rs"), "TunnelLimits").into_iter().collect();
+    let field = |name: &str| match values(&fields[name], &constants).as_deref() {
+        Some([Value::Time(time)]) => time.as_secs(),
+        Some([Value::Number(bytes)]) => *bytes >> 10,
+        other => panic!("{name}: {other:?}"),
+    };
+    let (head, hello, greeting) = (field("head_bytes"), field("hello_bytes"), field("greeting"));
+    let minutes = field("idle") / 60;
+    for (document, said) in [
+        ("docs/audit.md", format!("is longer than {head} KiB, has a body")),
+        ("docs/audit.md", format!("did not come within {greeting} seconds |")),
+        ("docs/audit.md", format!("or that is longer than {hello} KiB |")),
+        ("docs/network.md", format!("in at most {head} KiB and {greeting} seconds")),
+        ("docs/network.md", format!("for {minutes} minutes of silence")),
+    ] {
+        assert!(read(document).contains(&said), "{document} does not say {said:?}");
     }
 }
 

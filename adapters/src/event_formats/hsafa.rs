@@ -52,7 +52,7 @@ struct CallProgress {
     tool: String,
     /// The arguments' text so far; empty when they are complete or too long.
     arguments: String,
-    /// Whether the call was requested, so that a [`AgentEvent::ToolEnd`] will follow.
+    /// Whether the call was requested. An [`AgentEvent::ToolEnd`] will follow then.
     is_requested: bool,
     /// Whether `arguments` holds all text that has come.
     is_all: bool,

@@ -1,7 +1,7 @@
 //! A loopback device in a network namespace, and the one listener on it.
 //!
-//! The namespace has no other device, so that a connection made in it can only lead to this listener, which another
-//! process accepts on. No process in the namespace has to serve it.
+//! The namespace has no other device, so a connection made in it can only lead to this listener, which
+//! another process accepts on. No process in the namespace has to serve it.
 
 use std::{
     io,

@@ -17,7 +17,7 @@ use super::{LEGACY, MEMORY, THREAD, TIME, WAITING, one_of, word};
 
 /// Answered with `ENOSYS`, so that callers fall back to an older form. `clone3` and `openat2` hide behind a
 /// pointer what the filter has to judge. `memfd_create` and `vmsplice` hold memory that is in no process's
-/// page table, so that neither a process limit nor a look at the mappings finds it.
+/// page table, so neither a process limit nor a look at the mappings finds it.
 pub(super) const UNKNOWN: [libc::c_long; 4] =
     [libc::SYS_clone3, libc::SYS_openat2, libc::SYS_memfd_create, libc::SYS_vmsplice];
 

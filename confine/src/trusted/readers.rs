@@ -12,16 +12,16 @@ use super::{TrustError, has_access_list, is_private_group};
 /// Whether members of a file's group may read a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupReaders {
-    /// They count as others, unless the owner is the group's only member, or the file system is mounted read-only:
-    /// an orchestrator gives a container its secrets so, readable by the container's group.
+    /// They count as others, unless the owner is the group's only member or the file system is mounted
+    /// read-only: orchestrators mount secrets read-only and group-readable.
     Refused,
-    /// They do not count: systemd gives a service its credentials by an access list, whose mask shows as the
-    /// group's bits.
+    /// They do not count: systemd grants a service its credentials by an access list, whose mask appears as
+    /// the group's bits.
     Ignored,
 }
 
-/// Judges an open file that holds a secret: whether other users can read it. Who could change it is the question of
-/// [`super::open_file`].
+/// Judges an open file that holds a secret: whether other users can read it. [`super::open_file`] checks who
+/// can change it.
 ///
 /// # Errors
 /// [`TrustError::Readable`], or [`TrustError::Unusable`] if it cannot be examined.

@@ -72,7 +72,9 @@ fn is_long_parenthesis(tree: &Tree, id: NodeId) -> bool {
 /// Replaces a formula's elements by its source.
 fn formula(tree: &mut Tree, id: NodeId) {
     let annotation = tree.walk(id).find_map(|step| match step {
-        super::tree::WalkEvent::Open(inner) if tree.name(inner) == "annotation" => Some(tree.text(inner, 4 << 10)),
+        super::tree::WalkEvent::Open(inner) if tree.name(inner) == "annotation" => {
+            Some(tree.text(inner, 4 << 10))
+        }
         _ => None,
     });
     let source = annotation.or_else(|| tree.attribute(id, "alttext").map(str::to_owned));

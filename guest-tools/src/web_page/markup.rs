@@ -3,7 +3,7 @@
 use super::{
     characters::visible,
     links::Links,
-    tree::{NodeData, ROOT, WalkEvent, Tree, VOID},
+    tree::{NodeData, ROOT, Tree, VOID, WalkEvent},
 };
 
 /// The attributes that the format `html` keeps. The others serve scripts and styles.

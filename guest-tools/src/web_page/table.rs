@@ -2,7 +2,7 @@
 
 use super::{
     markdown::Style,
-    tree::{NodeId, WalkEvent, Tree},
+    tree::{NodeId, Tree, WalkEvent},
 };
 
 /// The most columns that a `colspan` is filled up to.

@@ -3,7 +3,7 @@
 
 use url::Url;
 
-use super::answer::{ProviderResult, MAX_CONSIDERED, ProviderAnswer};
+use super::answer::{MAX_CONSIDERED, ProviderAnswer, ProviderResult};
 use crate::web_page::tree::{NodeId, Tree};
 
 /// The base of the page's relative links.

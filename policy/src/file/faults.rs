@@ -81,7 +81,7 @@ impl<'s> Faults<'s> {
         self.excused.insert(name.to_owned());
     }
 
-    /// Whether an entry of this name is faulty, so that its absence is not a second fault.
+    /// Whether an entry of this name is faulty. Its absence is then not a second fault.
     pub(crate) fn is_excused(&self, name: &str) -> bool {
         self.excused.contains(name)
     }

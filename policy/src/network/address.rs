@@ -73,7 +73,8 @@ const SPECIAL_V4: &[(Ipv4Net, &str)] = &[
     (v4([240, 0, 0, 0], 4), "reserved"),
 ];
 
-/// The prefixes that are refused whatever they embed. Those outside `2000::/3` are here for their reason.
+/// The prefixes that are refused whatever they embed. Prefixes outside `2000::/3` would be refused anyway;
+/// they are listed so that the denial names the reason.
 const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified"),
     (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),

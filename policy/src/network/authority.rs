@@ -74,7 +74,7 @@ impl UrlHost {
     /// [`InvalidHost`] with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidHost> {
         let invalid = || InvalidHost(text.chars().take(MAX_SHOWN_CHARS).collect());
-        // The parser removes what may not be in a host from no text; it fails, and its reason adds nothing.
+        // The parser never drops a forbidden character; it fails. Its reason is not worth repeating.
         let host = url::Host::parse(text).ok().ok_or_else(invalid)?;
         match host {
             url::Host::Domain(name) => HostName::canonical(&name).map(Self::Name).ok_or_else(invalid),

@@ -88,15 +88,15 @@ impl Grant {
         judge.request(method, parsed, 0)
     }
 
-    /// Judges a redirect: the target anew by every rule of [`Self::judge_request`], that `https` does not fall
-    /// to `http`, and the number of redirects since the first request.
+    /// Judges a redirect. The target must pass every rule of [`Self::judge_request`]; `https` must not become
+    /// `http`; and the number of redirects must be within the limit.
     ///
     /// `location` is the header's text, relative or absolute. `method` is that of the next request, which
     /// follows from the status (RFC 9110, section 15.4).
     ///
     /// # Errors
-    /// A [`Denial`] as of [`Self::judge_request`], or with [`DenialCode::RedirectRefused`]. It repeats the
-    /// target's origin only: the rest of a target may hold the server's secrets.
+    /// A [`Denial`] as of [`Self::judge_request`], or with [`DenialCode::RedirectRefused`]. It names the
+    /// target's origin only, since the rest may hold the server's secrets.
     pub fn judge_redirect(
         &self,
         from: &JudgedRequest,

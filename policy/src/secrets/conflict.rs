@@ -1,9 +1,9 @@
-//! What two secrets, or a secret and a shell, may not say together.
+//! Conflicts between secrets, and between a secret and the shell.
 
 use crate::file::{Faults, PolicyFile, SecretEntry};
 
-/// Two secrets in one header of one request would be one too many: a request carries one of them only, and the
-/// policy must say which.
+/// Refuses two secrets that could set the same header of one request. The request can carry one of them only,
+/// and the policy must say which.
 pub(crate) fn check_headers(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.secrets.iter().enumerate() {
         let meets = |earlier: &&SecretEntry| {

@@ -220,7 +220,7 @@ tools without an entry, by tier
   read_only                Q, approval allow
   side_effecting           Nothing, approval ask
   privileged               Nothing, approval ask
-  modules from outside     Nothing, approval ask
+  foreign modules          Nothing, approval ask
 
 entries for tools, as they are written
   t                        P, approval ask, timeout 5s, disabled

@@ -114,7 +114,7 @@ pub(crate) struct Package {
     pub(crate) dir: PathBuf,
 }
 
-/// Pin a tool of a module from outside as it is now.
+/// Pin a tool of a foreign module as it is now.
 ///
 /// Shows the tool's declaration, the policy's grant, and the differences to the earlier approval. Then the hashes of
 /// its module and of its declarations are written to `portcullis.lock` in the state folder, and the audit log gets a

@@ -54,7 +54,7 @@ struct LiveState {
     within_a_line: bool,
     /// The running calls, with their tools.
     running: Vec<(String, String)>,
-    /// Whether calls run concurrently, so that results must name their tools.
+    /// Whether calls run concurrently. Results must then name their tools.
     several: bool,
     /// Calls whose output was streamed.
     streamed: Vec<(String, StreamedOutput)>,

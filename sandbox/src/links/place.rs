@@ -102,7 +102,7 @@ impl PrivatePlace {
         }
     }
 
-    /// Whether the file system is read-only, so that files that are not secret are safe there.
+    /// Whether the file system is read-only. Files that are not secret are safe there.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self.kind, PlaceKind::Modules | PlaceKind::Policy)
             && rustix::fs::fstatvfs(&self.handle)

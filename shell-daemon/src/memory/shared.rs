@@ -204,7 +204,9 @@ impl<'a> SharedMemory<'a> {
     /// Keeps the positions for a while, since a piece may be hidden from one sample and found by the next.
     pub(super) fn end(self) {
         let Self { extents, pieces, .. } = self;
-        extents.0.retain(|key, extent| pieces.contains_key(key) || extent.seen.elapsed() < SHARED_MEMORY_KEPT);
+        extents
+            .0
+            .retain(|key, extent| pieces.contains_key(key) || extent.seen.elapsed() < SHARED_MEMORY_KEPT);
         if extents.0.len() > SHARED_MEMORY_PIECES {
             extents.0.retain(|key, _| pieces.contains_key(key));
         }

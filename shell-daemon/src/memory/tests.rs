@@ -49,7 +49,12 @@ fn kill_unreaped(child: &mut Child, entry: &ProcessEntry) {
 }
 
 fn used(entries: &[ProcessEntry], limit: u64, sampled_while: SampledWhile) -> MemoryUse {
-    MemoryMeter::new(DescriptorSearch::Needed).unwrap().used(entries, limit, sampled_while, &mut MappedExtents::default())
+    MemoryMeter::new(DescriptorSearch::Needed).unwrap().used(
+        entries,
+        limit,
+        sampled_while,
+        &mut MappedExtents::default(),
+    )
 }
 
 #[test]

@@ -330,7 +330,7 @@ impl ScannedMount {
         true
     }
 
-    /// Whether a folder is part of a protected path, so that paths in it are or may be protected.
+    /// Whether a folder is part of a protected path. Paths in it are or may be protected.
     fn is_protected_part(&self, patterns: &ProtectedPaths, folder: &Path, within: &RepositoryRoots) -> bool {
         let parts = Parts::of(folder);
         patterns.is_prefix_of_protected(&parts.0)
@@ -473,7 +473,7 @@ impl ScannedMount {
         Ok((Dir::new(handle)?, stat))
     }
 
-    /// The numbers of a path; `None` if it is gone, or cannot be looked at, so that the scan is incomplete.
+    /// The numbers of a path. `None` if it is gone or cannot be examined; the scan is then incomplete.
     fn stat(&self, path: &Path, scan: &mut MountScan<'_>) -> Option<Stat> {
         let stat = self.handle_stat(path);
         scan.budget.complete &= stat.as_ref().err().is_none_or(|errno| is_gone(*errno));

@@ -111,7 +111,7 @@ impl SeenPath {
         self
     }
 
-    /// Whether the content is known now and was not known before, so that it cannot be compared.
+    /// Whether the content is known now and was not known before. It cannot be compared then.
     pub(super) fn is_first_content(self, before: Self) -> bool {
         self.content.is_some() && before.content.is_none()
     }

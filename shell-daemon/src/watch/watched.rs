@@ -14,8 +14,8 @@ use crate::{
         COUNT_TIME, FREEZE_TIME, FULL_SAMPLE_INTERVAL, HIDDEN_GROWTH, HIDDEN_SAMPLES, INCOMPLETE_SAMPLES,
         KILL_TIME, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL, SAMPLE_INTERVAL, THREADS_PER_PROCESS,
     },
-    memory::{MappedExtents, MemoryUse, MemoryMeter, PartialSample, SampledWhile, shared_by_all},
-    tree::{self, Process, ProcessEntry, ProcessesBelow, ProcessTable},
+    memory::{MappedExtents, MemoryMeter, MemoryUse, PartialSample, SampledWhile, shared_by_all},
+    tree::{self, Process, ProcessEntry, ProcessTable, ProcessesBelow},
 };
 
 /// One watched command.

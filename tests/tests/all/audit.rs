@@ -254,7 +254,7 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
     let document = include_str!("../../../docs/audit.md");
     let table = document.split_once("\n## Fields\n").and_then(|(_, rest)| rest.split_once("\n### "));
     let rows: Vec<_> = table.expect("a table").0.lines().filter(|line| line.starts_with("| `")).collect();
-    let fields: BTreeSet<_> = rows.iter().flat_map(|row| words(row)[1].clone()).collect();
+    let fields: Vec<_> = rows.iter().flat_map(|row| words(row)[1].clone()).collect();
     let world = World::new();
     let registry = world.registry().await;
     registry
@@ -263,9 +263,12 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
         .outcome
         .expect("echoes");
     let log = fs::read_to_string(audit::log_path(&world.state())).expect("readable");
-    let row: BTreeMap<String, Value> =
-        serde_json::from_str(log.lines().next().expect("a row")).expect("JSON");
-    assert_eq!(fields, row.keys().map(String::as_str).collect());
+    let line = log.lines().next().expect("a row");
+    let row: BTreeMap<String, Value> = serde_json::from_str(line).expect("JSON");
+    assert_eq!(fields.iter().copied().collect::<BTreeSet<_>>(), row.keys().map(String::as_str).collect());
+    // No key within a field has the name of another field.
+    let written: Vec<_> = fields.iter().map(|field| line.find(&format!("\"{field}\":"))).collect();
+    assert!(written.is_sorted(), "the document has another order: {fields:?} in {line}");
     for (field, said) in [
         ("event", [Event::Begin, Event::End, Event::Approve, Event::Revoke].map(Event::as_str).to_vec()),
         ("tier", SafetyTier::ALL.map(SafetyTier::as_str).to_vec()),

@@ -143,7 +143,7 @@ pub enum ApproveError {
         name: String,
     },
     /// It is not of a foreign module: shipped tools are approved with the program.
-    #[error("`{name}` is not a tool of a module from outside; what ships is approved with the program")]
+    #[error("`{name}` is not a tool of a foreign module; what ships is approved with the program")]
     NotForeign {
         /// The tool's name.
         name: ToolName,

@@ -1,7 +1,7 @@
 //! Foreign modules: found, loaded, and compared with what was approved. The policy alone decides what
 //! they may do; their declarations do not.
 //!
-//! In reading order: `folder` reads files; `outside` loads modules from them; `accept` decides which of their
+//! In reading order: `folder` reads files; `foreign` loads modules from them; `accept` decides which of their
 //! tools are registered; `declared` holds a tool's declaration, for people; `lock` holds the approvals;
 //! `approve` compares the two, pins, withdraws and records; `shipped` has the reserved names.
 

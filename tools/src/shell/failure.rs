@@ -107,7 +107,7 @@ impl SidecarError {
         }
     }
 
-    /// Whether another command of the session is running, so that this one was not started.
+    /// Whether this command was not started because another one of the session is running.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "busy")
     }

@@ -78,22 +78,21 @@ fn interrupted(
         let notes: Vec<&str> = [what.as_str()].into_iter().chain(protected).collect();
         with_last_output(&notes.join("; "), output)
     };
-    let limit = |what: &str, code: &'static str| ToolError::resource_limit(killed(what)).with_code(code);
+    let limit = |what: &str| ToolError::resource_limit(killed(what));
     Some(match exited.interruption.as_str() {
         "timeout" => {
             ToolError::timeout(killed(&format!("the command did not end within {:?}", context.time_limit)))
         }
         "processes" => {
-            limit(&format!("the command had more than {} processes", context.processes), "too_many_processes")
+            limit(&format!("the command had more than {} processes", context.processes))
+                .with_code("too_many_processes")
         }
-        "memory" => limit(
-            &format!("the command and its jobs had more than {} of memory", context.memory),
-            "too_much_memory",
-        ),
+        "memory" => limit(&format!("the command and its jobs had more than {} of memory", context.memory))
+            .with_code("too_much_memory"),
         "hidden" => limit(
-            "the command's memory could not be counted: a process kept it to itself, or there were too many mappings",
-            "memory_hidden",
-        ),
+            "the command's memory could not be counted: a process hides it, or there were too many mappings",
+        )
+        .with_code("memory_hidden"),
         "cancelled" => ToolError::cancelled("the command was cancelled and killed"),
         _ => return None,
     })

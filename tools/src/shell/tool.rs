@@ -66,7 +66,7 @@ pub(crate) struct ShellRun {
     pub(crate) posture: Option<String>,
     pub(crate) cpu: Duration,
     pub(crate) peak_memory_bytes: u64,
-    /// Whether no session was available, so that no command was sent.
+    /// Whether no command was sent because no session was available.
     pub(crate) found_no_session: bool,
     /// Protected guest paths that the command made or changed.
     pub(crate) protected_paths: Vec<String>,

@@ -108,7 +108,7 @@ pub fn is_invisible(character: char) -> bool {
     is_format || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
 }
 
-/// Whether a character belongs to a right-to-left script, so that its neighbours on the line may be shown in
+/// Whether a character belongs to a right-to-left script. Its neighbours on the line may then be shown in
 /// another order.
 #[must_use]
 pub fn is_right_to_left(character: char) -> bool {

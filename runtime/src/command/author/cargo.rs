@@ -202,7 +202,7 @@ pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Comma
     #[expect(clippy::disallowed_methods, reason = "authors build and run what they write; no call does")]
     let mut program = Command::new(name);
     for (name, _) in env::vars_os() {
-        if portcullis_guest_build::is_inherited(&name.to_string_lossy()) {
+        if portcullis_guest_build::configures_outer_cargo(&name.to_string_lossy()) {
             program.env_remove(&name);
         }
     }

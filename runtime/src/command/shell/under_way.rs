@@ -19,7 +19,7 @@ pub(super) struct UnderWay(Arc<Mutex<UnderWayState>>);
 #[derive(Debug, Default)]
 struct UnderWayState {
     doing: ShellActivity,
-    /// Whether the system has asked to end, so that no command follows.
+    /// Whether the system has asked to end. No command follows then.
     is_over: bool,
 }
 

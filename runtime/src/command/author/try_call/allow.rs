@@ -20,7 +20,7 @@ const MAX_PROFILES: usize = 64;
 pub(super) struct AllowLines {
     /// The header of the entry that they belong to.
     pub(super) section: String,
-    /// Whether the policy has the entry, so that only the lines must be added.
+    /// Whether the policy has the entry. Only the lines must be added then.
     pub(super) is_there: bool,
     /// The lines.
     pub(super) lines: Vec<String>,

@@ -1,0 +1,127 @@
+//! The documents against names in the sources: codes of errors, hints of tools, protocols.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Codes that reach no row and no result of a call, and why.
+const IN_NO_ROW: [(&str, &str); 2] = [
+    ("origin_not_configured", "for the program that dials a provider"),
+    ("answer_invalid", "within a guest, from the SDK"),
+];
+
+/// How many codes the sources have at least.
+const AT_LEAST: usize = 80;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root").to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).expect("readable")
+}
+
+/// The shipped sources without their tests, by their path from the root.
+fn sources() -> BTreeMap<String, String> {
+    let (root, mut found) = (root(), BTreeMap::new());
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            let is_left_out =
+                ["target", ".git", "node_modules", "tests", "testing", "xtask", "fuzz", "benches", "generated"];
+            if path.is_dir() && !is_left_out.contains(&&*name) {
+                folders.push(path);
+            } else if name.ends_with(".rs") && name != "tests.rs" && !name.starts_with("hostile_") {
+                let text = fs::read_to_string(&path).expect("readable");
+                let shipped = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
+                let below = path.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned();
+                found.insert(below, shipped);
+            }
+        }
+    }
+    found
+}
+
+/// The text literals that follow each occurrence of `before`.
+fn literals<'t>(text: &'t str, before: &str) -> impl Iterator<Item = &'t str> {
+    text.split(before).skip(1).filter_map(|rest| Some(rest.trim_start().strip_prefix('"')?.split_once('"')?.0))
+}
+
+fn is_code(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
+/// All stable codes of errors: given by `with_code`, in a field `code`, or by a function `code` over an enumeration.
+fn codes() -> BTreeMap<String, String> {
+    let sources = sources();
+    let mut found = BTreeMap::new();
+    for (path, text) in &sources {
+        let mut note = |code: &str| {
+            if is_code(code) {
+                found.insert(code.to_owned(), path.clone());
+            }
+        };
+        literals(text, ".with_code(").for_each(&mut note);
+        literals(text, "\n        code: ").for_each(&mut note);
+        literals(text, "\n            code: ").for_each(&mut note);
+        for constant in text.split(".with_code(").skip(1) {
+            let name: String = constant.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
+            if !name.is_empty() {
+                literals(text, &format!("const {name}: &str =")).for_each(&mut note);
+            }
+        }
+        for function in ["fn code(&self) -> &'static str {", "fn code(self) -> &'static str {"] {
+            for body in text.split(function).skip(1) {
+                literals(body.split("\n    }\n").next().unwrap_or_default(), "=>").for_each(&mut note);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_code_of_an_error_is_in_a_document() {
+    let codes = codes();
+    assert!(codes.len() >= AT_LEAST, "only {} codes were found: {codes:?}", codes.len());
+    let documents: String = ["docs/audit.md", "docs/policy.md"].map(read).concat();
+    let words: BTreeSet<&str> = documents.split('`').collect();
+    let missing: Vec<String> = codes
+        .iter()
+        .filter(|(code, _)| !words.contains(code.as_str()))
+        .filter(|(code, _)| !IN_NO_ROW.iter().any(|(other, _)| other == code))
+        .map(|(code, path)| format!("{code}, of {path}"))
+        .collect();
+    assert!(missing.is_empty(), "codes in no document:\n{}", missing.join("\n"));
+    for (code, _) in IN_NO_ROW {
+        assert!(codes.contains_key(code), "no source has the code {code} any more");
+    }
+}
+
+#[test]
+fn the_manual_for_authors_has_every_hint_of_a_tool() {
+    let text = read("types/src/meta.rs");
+    let body = text.split_once("pub struct ToolMeta {").and_then(|(_, rest)| rest.split_once("\n}"));
+    let fields = body.expect("the structure").0.lines().filter_map(|line| line.trim().strip_prefix("pub "));
+    let fields: Vec<&str> = fields.filter_map(|field| Some(field.split_once(':')?.0)).collect();
+    let manual = read("docs/authoring.md");
+    let row = manual.lines().find(|line| line.starts_with("| `meta` |")).expect("its row");
+    let listed: Vec<&str> = row.split('`').skip(3).step_by(2).collect();
+    assert_eq!(listed, fields);
+}
+
+#[test]
+fn the_list_of_changes_names_every_protocol() {
+    let text = read("agent/src/providers/settings.rs");
+    let body = text.split_once("pub enum ProviderKind {").and_then(|(_, rest)| rest.split_once("\n    }"));
+    let names: Vec<&str> = literals(body.expect("the enumeration").0, " = ").collect();
+    assert!(names.len() > 3, "{names:?}");
+    let changes = read("CHANGELOG.md").to_lowercase();
+    let line = changes.lines().find(|line| line.starts_with("- `portcullis agent \"prompt\"`")).expect("a line");
+    for name in names {
+        assert!(line.contains(name), "CHANGELOG.md does not name {name}: {line}");
+    }
+}
