@@ -8,27 +8,28 @@ use std::{
     },
 };
 
-/// A mark for each mount of a job, in the order of [`GuestJob::mounts`](crate::GuestJob::mounts). Clones share the
-/// marks: the worker sets them, the caller reads them. A mark is set before the guest gets anything of its mount.
+/// A mark for each mount of a job, in the order of [`GuestJob::mounts`](crate::GuestJob::mounts). Clones
+/// share the marks: the worker sets them, and the caller reads them. A mark is set before the guest gets
+/// anything of its mount.
 #[derive(Clone)]
 pub struct MountUse {
     marks: Arc<[AtomicU8]>,
     before_use: Option<Arc<BeforeUse>>,
 }
 
-/// What the host does before a guest first uses a mount, by the mount's index. It is called on the worker's thread, which
-/// it may block for as long as the call's deadline lets it. The mark is set already.
+/// The host's action before a guest first uses a mount, given by its index. It is called on the worker's
+/// thread, which it may block until the call's deadline. The mark is set already.
 ///
 /// # Errors
-/// The refusal: the guest gets nothing of the mount, and the call is denied.
+/// The refusal. The guest then gets nothing of the mount, and the call is denied.
 pub type BeforeUse = dyn Fn(usize) -> Result<(), MountRefusal> + Send + Sync;
 
-/// The host's reason to keep a mount from a guest that its grant would let use it.
+/// The host's reason to refuse a mount that the grant includes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountRefusal {
     /// The policy rule behind it.
     pub rule: String,
-    /// What the caller can do, for a model to read.
+    /// Advice for the caller, which a model may read.
     pub hint: String,
 }
 
@@ -39,7 +40,7 @@ impl MountUse {
         Self { marks: (0..mounts).map(|_| AtomicU8::new(UNUSED)).collect(), before_use: None }
     }
 
-    /// Has the host asked before the first use of each mount.
+    /// Calls the host before the first use of each mount.
     #[must_use]
     pub fn asking(self, before_use: Arc<BeforeUse>) -> Self {
         Self { before_use: Some(before_use), ..self }
@@ -50,23 +51,24 @@ impl MountUse {
     /// # Panics
     /// If there is no mark for this mount: its use would not be seen.
     pub fn mark(&self, index: usize) {
-        // One that was entered stays so.
+        // A mount that was entered stays entered.
         self.marks[index].fetch_max(MARKED, Ordering::AcqRel);
     }
 
-    /// Marks a mount as used, and asks the host before the first use. A refused mount stays marked, and the next use asks
-    /// again.
+    /// Marks a mount as used, and calls the host before the first use. A refused mount stays marked, and the
+    /// next use calls the host again.
     ///
     /// # Errors
     /// The host's refusal.
     ///
     /// # Panics
-    /// As [`Self::mark`].
+    /// See [`Self::mark`].
     pub(crate) fn enter(&self, index: usize) -> Result<(), MountRefusal> {
         if self.marks[index].load(Ordering::Acquire) == ENTERED {
             return Ok(());
         }
-        // Before the host is asked: whatever starts from now on sees the mark, and the host sees all that started before.
+        // The mark comes first: a session that starts from now on sees it, and the host sees all that started
+        // before.
         self.mark(index);
         if let Some(before_use) = &self.before_use {
             before_use(index)?;
@@ -75,21 +77,21 @@ impl MountUse {
         Ok(())
     }
 
-    /// Whether a mount was used; a mount without a mark counts as used.
+    /// Whether a mount was used. A mount without a mark counts as used.
     #[must_use]
     pub fn is_used(&self, index: usize) -> bool {
         self.marks.get(index).is_none_or(|mark| mark.load(Ordering::Acquire) != UNUSED)
     }
 }
 
-/// Without the host's function.
+/// Omits the host's function.
 impl fmt::Debug for MountUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MountUse").field("marks", &self.marks).finish_non_exhaustive()
     }
 }
 
-/// The states of a mark, in the order in which they follow one another.
+/// The states of a mark, in order.
 const UNUSED: u8 = 0;
 const MARKED: u8 = 1;
 const ENTERED: u8 = 2;

@@ -1,8 +1,8 @@
 //! The sessions that have a network, and how those of a run are ended.
 //!
-//! A session keeps its network from one command to the next, and so do jobs that a command leaves behind. Once its run has
-//! read what a flow rule keeps from the network, no later judgement would stop them: the session is ended before the run
-//! gets anything of it.
+//! A session keeps its network between commands, and so do jobs that a command leaves behind. When the run
+//! reads something that a flow rule keeps from the network, no later judgement would stop these jobs. So the
+//! session is ended before the run gets any of the content.
 
 use std::{
     sync::{
@@ -20,11 +20,11 @@ use super::{connect::SidecarClient, failure::SidecarError};
 use crate::{call::Owner, spawn};
 use portcullis_shell_protocol::KillSessionRequest;
 
-/// How long the sidecar may take to end sessions that have a network. It kills the running command first, which takes
-/// some milliseconds, and more than a second only on a busy machine.
+/// The time that the sidecar may take to end sessions with a network. It first kills the running command,
+/// which takes some milliseconds, and more than a second only on a busy machine.
 const END_TIME: Duration = Duration::from_secs(10);
 
-/// A session with a network. Clones are of the same session.
+/// A session with a network. Clones refer to the same session.
 #[derive(Debug, Clone)]
 pub(crate) struct NetworkedSession {
     pub(super) owner: Owner,
@@ -32,7 +32,7 @@ pub(crate) struct NetworkedSession {
     pub(super) client: SidecarClient,
     /// The runtime that drives the connection to its sidecar.
     pub(super) runtime: Handle,
-    /// Whether it was ended for what its run has read.
+    /// Whether the session was ended because of its run's reads.
     withdrawn: Arc<AtomicBool>,
 }
 
@@ -42,12 +42,12 @@ impl NetworkedSession {
         Self { owner, id: id.into(), client, runtime, withdrawn: Arc::default() }
     }
 
-    /// Whether it was ended, or is about to be, for what its run has read.
+    /// Whether the session was ended, or is about to be, because of its run's reads.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.withdrawn.load(Ordering::Acquire)
     }
 
-    /// Ends the session with all its processes, and returns once no byte passes any more.
+    /// Ends the session with all its processes. Returns once no byte passes any more.
     async fn end(&self) -> Result<(), SidecarError> {
         self.withdrawn.store(true, Ordering::Release);
         let request = KillSessionRequest { session_id: self.id.to_string() };
@@ -56,7 +56,7 @@ impl NetworkedSession {
             Ok(Ok(_killed)) => Ok(()),
             Ok(Err(status)) => {
                 let error = SidecarError::refused(status);
-                // It has ended already.
+                // The session has ended already.
                 if error.is_not_found() { Ok(()) } else { Err(error) }
             }
             Err(_elapsed) => Err(SidecarError::Answer { problem: "it does not end a session" }),
@@ -64,7 +64,7 @@ impl NetworkedSession {
     }
 }
 
-/// The sessions with a network, of all runs. One leaves the list when it is known to have ended.
+/// The sessions with a network, of all runs. A session leaves the list when it is known to have ended.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkedSessions(Vec<NetworkedSession>);
 
@@ -81,25 +81,25 @@ impl NetworkedSessions {
         self.0.retain(|session| *session.id != *id);
     }
 
-    /// Those of a run.
+    /// The listed sessions of a run.
     pub(crate) fn of(&self, owner: &Owner) -> Vec<NetworkedSession> {
         self.0.iter().filter(|session| session.owner == *owner).cloned().collect()
     }
 }
 
-/// Ends sessions, and returns once none of them has a network any more.
+/// Ends sessions. Returns once none of them has a network any more.
 ///
 /// # Errors
-/// Why it is not known of one of them.
+/// The reason why one of them may still have it.
 pub(crate) async fn end_all(sessions: Vec<NetworkedSession>) -> Result<(), SidecarError> {
     let ends = sessions.iter().map(NetworkedSession::end);
     join_all(ends).await.into_iter().collect()
 }
 
-/// Ends sessions as [`end_all`] does, from a thread that may block, until this moment at most.
+/// Ends sessions like [`end_all`], from a thread that may block, and at most until this moment.
 ///
 /// # Errors
-/// As [`end_all`].
+/// See [`end_all`].
 pub(crate) fn end_all_blocking(
     sessions: Vec<NetworkedSession>,
     deadline: Instant,

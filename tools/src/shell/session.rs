@@ -57,7 +57,7 @@ pub(super) struct CommandResult {
     pub(super) exited: Exited,
 }
 
-/// Why the end of a command is unknown.
+/// The reason why the end of a command is unknown.
 #[derive(Debug)]
 pub(super) struct CommandFailure {
     pub(super) error: SidecarError,
@@ -90,7 +90,7 @@ impl Session {
         Self { id, posture, background_end: 0, client, networked, labels, runtime: Handle::current() }
     }
 
-    /// Whether it was ended since its run has read what a flow rule keeps from the network.
+    /// Whether the session was ended because its run has read what a flow rule keeps from the network.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.networked.as_ref().is_some_and(NetworkedSession::is_withdrawn)
     }

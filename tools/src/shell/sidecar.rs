@@ -67,16 +67,16 @@ pub(super) struct SessionKey {
     pub(super) name: String,
 }
 
-/// The terms of a new session.
+/// The settings of a new session.
 #[derive(Debug)]
-pub(super) struct SessionTerms<'a> {
+pub(super) struct SessionSettings<'a> {
     pub(super) shell: &'a ShellGrant,
     pub(super) mounts: &'a [GrantedMount],
     /// Variables from this process's environment.
     pub(super) environment: HashMap<String, String>,
     /// Without confinement no posture is required.
     pub(super) unconfined: bool,
-    /// Where the session is listed if it has a network.
+    /// The list of sessions with a network.
     pub(super) labels: &'a Arc<RunLabels>,
 }
 
@@ -97,7 +97,7 @@ pub struct SidecarHealth {
     pub mounts: Vec<(String, String)>,
     /// The hosts that its sessions reach; empty without a network.
     pub hosts: Vec<String>,
-    /// Why its sessions have no network although its policy has hosts; none if they have one.
+    /// The reason why its sessions have no network although its policy has hosts. `None` if they have one.
     pub network_absence: Option<String>,
 }
 
@@ -130,9 +130,9 @@ impl Sidecar {
         }
     }
 
-    /// Why no command can run here, if known: the first requested session could not be confined as the policy
-    /// requires. A failure after earlier successes may pass, and a sidecar that is not our own may be
-    /// replaced, so neither counts.
+    /// The reason why no command can run here, if it is known: the first requested session could not be
+    /// confined as the policy requires. A failure after earlier successes may pass, and a sidecar that is not
+    /// our own may be replaced, so neither counts.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         let refuses = self.standing.load(Ordering::Relaxed) == SidecarState::Refuses as u8;
         refuses
@@ -149,7 +149,7 @@ impl Sidecar {
         &self.environment
     }
 
-    /// Asks the sidecar for its report. It starts a session with the variables of commands for that, and ends
+    /// Asks the sidecar for its report. For that it starts a session with the variables of commands, and ends
     /// it.
     ///
     /// # Errors
@@ -273,12 +273,12 @@ impl SidecarSessions {
     pub(super) async fn create(
         &self,
         owner: &Owner,
-        terms: &SessionTerms<'_>,
+        settings: &SessionSettings<'_>,
     ) -> Result<Session, SidecarError> {
-        let least = (!terms.unconfined).then_some(terms.shell.posture);
+        let least = (!settings.unconfined).then_some(settings.shell.posture);
         let request = CreateSessionRequest {
             least_posture: least.map(|least| least.to_string()).unwrap_or_default(),
-            mounts: terms
+            mounts: settings
                 .mounts
                 .iter()
                 .map(|mount| protocol::Mount {
@@ -287,23 +287,23 @@ impl SidecarSessions {
                 })
                 .collect(),
             limits: Some(SessionLimits {
-                memory_bytes: terms.shell.memory.0,
-                processes: terms.shell.processes.into(),
-                file_bytes: terms.shell.file_size.0,
-                output_bytes: terms.shell.output.0,
+                memory_bytes: settings.shell.memory.0,
+                processes: settings.shell.processes.into(),
+                file_bytes: settings.shell.file_size.0,
+                output_bytes: settings.shell.output.0,
                 command_timeout_ms: 0,
             }),
-            environment: terms.environment.clone(),
+            environment: settings.environment.clone(),
             // Never all: the daemon refuses an empty list, so a grant without mounts gets no session.
             all_mounts: false,
-            network: terms.network().map(network_request),
+            network: settings.network().map(network_request),
             all_hosts: false,
         };
         let created =
             self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
         let posture = created.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
         // Dropping it on refusal ends the session.
-        let session = Session::new(created.session_id, owner, posture.clone(), self.client(), terms.labels);
+        let session = Session::new(created.session_id, owner, posture.clone(), self.client(), settings.labels);
         if let Some(least) = least
             && !posture.posture.parse::<portcullis_types::ShellPosture>().is_ok_and(|found| found >= least)
         {
@@ -313,7 +313,7 @@ impl SidecarSessions {
     }
 }
 
-impl SessionTerms<'_> {
+impl SessionSettings<'_> {
     /// The network of a session; none without confinement, where nothing bounds it.
     fn network(&self) -> Option<&ShellNetwork> {
         self.shell.network.as_deref().filter(|_| !self.unconfined)

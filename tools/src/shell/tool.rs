@@ -22,7 +22,7 @@ use super::{
     outcome::{CommandContext, outcome},
     output_forwarder::OutputForwarder,
     session::{CommandFailure, CommandResult, Session, SidecarCommand},
-    sidecar::{SessionKey, SessionTerms, Sidecar, SidecarSessions},
+    sidecar::{SessionKey, SessionSettings, Sidecar, SidecarSessions},
 };
 use crate::{
     audit::RecordedConnection, call::Caller, registered::RegisteredTool, registry::RegistryError,
@@ -40,8 +40,8 @@ pub struct BashTool {
     backend: ShellBackend,
 }
 
-/// The terms of one call.
-pub(crate) struct ShellTerms<'a> {
+/// The inputs of one call.
+pub(crate) struct ShellCallContext<'a> {
     pub(crate) args: &'a Value,
     pub(crate) grant: &'a Grant,
     pub(crate) time_limit: Duration,
@@ -129,8 +129,8 @@ impl BashTool {
     ///
     /// # Cancellation
     /// Dropping the future kills the command.
-    pub(crate) async fn run(&self, terms: ShellTerms<'_>) -> ShellRun {
-        match self.attempt(terms).await {
+    pub(crate) async fn run(&self, call: ShellCallContext<'_>) -> ShellRun {
+        match self.attempt(call).await {
             Ok(run) => run,
             Err(error) => {
                 let found_no_session = error.code() == SHELL_UNAVAILABLE;
@@ -139,35 +139,35 @@ impl BashTool {
         }
     }
 
-    async fn attempt(&self, terms: ShellTerms<'_>) -> Result<ShellRun, ToolError> {
-        let input = ShellArguments::deserialize(terms.args)
+    async fn attempt(&self, call: ShellCallContext<'_>) -> Result<ShellRun, ToolError> {
+        let input = ShellArguments::deserialize(call.args)
             .map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
-        let shell = terms
+        let shell = call
             .grant
             .shell
             .as_ref()
             .ok_or_else(|| ToolError::internal("a command was granted no shell"))?;
         let (sidecar, unconfined) = self.sidecar()?;
-        let time_limit = input.time_limit(terms.time_limit)?;
+        let time_limit = input.time_limit(call.time_limit)?;
         let workdir = input.workdir()?;
-        let deadline = terms.deadline.min(Instant::now() + time_limit);
-        let key = SessionKey { owner: terms.caller.owner(), name: input.session.clone() };
-        let session_terms = SessionTerms {
+        let deadline = call.deadline.min(Instant::now() + time_limit);
+        let key = SessionKey { owner: call.caller.owner(), name: input.session.clone() };
+        let settings = SessionSettings {
             shell,
-            mounts: &terms.grant.mounts,
+            mounts: &call.grant.mounts,
             environment: sidecar.environment().clone(),
             unconfined,
-            labels: terms.labels,
+            labels: call.labels,
         };
         let held =
-            within(deadline, time_limit, terms.caller, LockedSession::take(sidecar, &key, &session_terms))
+            within(deadline, time_limit, call.caller, LockedSession::take(sidecar, &key, &settings))
                 .await??;
         let LockedSession { connected, mut place, is_new } = held;
         let Some(session) = &mut *place else {
             return Err(ToolError::internal("a session that was made is not there"));
         };
         // After the session is listed: a call that reads from now on ends it.
-        if let Err(denial) = (terms.judge_again)() {
+        if let Err(denial) = (call.judge_again)() {
             return Ok(ShellRun { denial: Some(denial), ..ShellRun::failed(withdrawn(), None) });
         }
         let posture = session.posture().clone();
@@ -179,7 +179,7 @@ impl BashTool {
             time_limit: deadline.saturating_duration_since(Instant::now()),
             max_output_bytes: shell.output.0,
         };
-        let ran = run_and_pass_on(session, connected.client(), &command, &terms).await;
+        let ran = run_and_pass_on(session, connected.client(), &command, &call).await;
         let is_withdrawn = session.is_withdrawn();
         match ran {
             Ok(ran) => {
@@ -192,7 +192,7 @@ impl BashTool {
                     processes: shell.processes,
                     memory: shell.memory,
                 };
-                let run = ShellRun::ended(ran, &context, terms.on_update.as_ref());
+                let run = ShellRun::ended(ran, &context, call.on_update.as_ref());
                 if !is_withdrawn {
                     return Ok(run);
                 }
@@ -209,7 +209,7 @@ impl BashTool {
                     // which may be cancelled.
                     *place = None;
                 }
-                let error = lost_for_model(lost, sidecar, &connected, terms.caller).await;
+                let error = lost_for_model(lost, sidecar, &connected, call.caller).await;
                 Ok(ShellRun::failed(error, Some(posture.summary)))
             }
         }
@@ -235,10 +235,10 @@ async fn run_and_pass_on(
     session: &mut Session,
     client: SidecarClient,
     command: &SidecarCommand<'_>,
-    terms: &ShellTerms<'_>,
+    call: &ShellCallContext<'_>,
 ) -> Result<CommandResult, CommandFailure> {
-    let mut forwarder = OutputForwarder::to(terms.on_update.clone());
-    let ran = session.run(client, command, &terms.caller.cancel, &mut |bytes| forwarder.take(bytes)).await;
+    let mut forwarder = OutputForwarder::to(call.on_update.clone());
+    let ran = session.run(client, command, &call.caller.cancel, &mut |bytes| forwarder.take(bytes)).await;
     forwarder.end();
     ran
 }
@@ -294,7 +294,7 @@ struct LockedSession {
 
 impl LockedSession {
     /// Waits for the session's last command, or makes the session.
-    async fn take(sidecar: &Sidecar, key: &SessionKey, terms: &SessionTerms<'_>) -> Result<Self, ToolError> {
+    async fn take(sidecar: &Sidecar, key: &SessionKey, settings: &SessionSettings<'_>) -> Result<Self, ToolError> {
         let failed = |error: SidecarError| {
             tracing::warn!(error = &error as &dyn std::error::Error, "there is no session");
             error.for_model(false)
@@ -314,7 +314,7 @@ impl LockedSession {
         }
         let is_new = place.is_none();
         if is_new {
-            match connected.create(&key.owner, terms).await {
+            match connected.create(&key.owner, settings).await {
                 Ok(session) => {
                     sidecar.serves();
                     *place = Some(session);

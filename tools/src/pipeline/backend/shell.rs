@@ -7,7 +7,7 @@ use super::{AttemptOutcome, Backend, CallAttempt, ResourceUsage, reports::on_upd
 use crate::{
     audit::{Confinement, Subject, SubjectKind},
     pipeline::{Host, PendingRecord, authorize::refuse_flow, flow::judge_flow_again},
-    shell::{BashTool, ShellBackend, ShellRun, ShellTerms},
+    shell::{BashTool, ShellBackend, ShellRun, ShellCallContext},
 };
 
 #[async_trait]
@@ -42,7 +42,7 @@ impl Backend for BashTool {
         pending: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt { checked, grant, time_limit, deadline, labels, caller, host, .. } = attempt;
-        let terms = ShellTerms {
+        let call = ShellCallContext {
             args: checked.args.value(),
             grant,
             time_limit,
@@ -54,7 +54,7 @@ impl Backend for BashTool {
             labels: &host.labels,
             judge_again: &|| judge_flow_again(checked, grant, host, &labels.facts_of_others(caller)),
         };
-        let mut ran = self.run(terms).await;
+        let mut ran = self.run(call).await;
         if let Some(denial) = ran.denial.take() {
             return Err(refuse_flow(denial, pending));
         }
