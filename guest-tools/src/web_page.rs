@@ -29,7 +29,7 @@ use self::{
     kind::{BodyKind, MediaType},
     links::Links,
     markdown::Style,
-    tree::{ROOT, Tree},
+    tree::{ROOT, HtmlTree},
 };
 
 /// A body as a server sent it.
@@ -151,7 +151,7 @@ impl WebPage {
 }
 
 fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> WebPage {
-    let mut tree = Tree::parse(html);
+    let mut tree = HtmlTree::parse(html);
     let metadata = metadata::read(&tree);
     let links = Links::new(url, metadata.base.as_deref());
     clean::clean(&mut tree);

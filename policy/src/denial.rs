@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use portcullis_types::{Shown, ToolError};
+use portcullis_types::{EscapedText, ToolError};
 use serde::Serialize;
 
 /// Why a call is refused. It holds guest paths and names of the policy only, so all of it may be shown to
@@ -90,7 +90,7 @@ impl Denial {
     /// The message for a model, without the hint. Characters that a terminal would act on are escaped.
     #[must_use]
     pub fn message(&self) -> String {
-        let subject = Shown(&self.subject);
+        let subject = EscapedText(&self.subject);
         match self.code {
             DenialCode::PathEscapesMount => format!("`{subject}` leads out of its mount"),
             DenialCode::UnknownMount => format!("`{subject}` is not below any mount"),

@@ -57,7 +57,7 @@ impl Serialize for FlowLabel {
     }
 }
 
-/// A way by which a call can carry on what its run has read.
+/// A way by which a call can pass on the data that its run has read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FlowSink {
     /// The network, written `network`.
@@ -69,7 +69,7 @@ pub(crate) enum FlowSink {
 }
 
 impl FlowSink {
-    /// Whether a call with this grant can use the sink.
+    /// Whether a call with this grant has the sink.
     fn is_in(&self, grant: &Grant) -> bool {
         match self {
             Self::Network => {
@@ -118,7 +118,7 @@ pub struct RunFacts<'a> {
     pub labels: Arc<BTreeMap<FlowLabel, String>>,
 }
 
-/// The flow rule that a call meets. A rule that denies goes before one that asks.
+/// The flow rule that a call meets. A rule that denies takes precedence over one that asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MatchedFlowRule {
     /// The rule, as `flow[vault -> shell]`: the label that the run has, and the sink that the call has.
@@ -150,7 +150,7 @@ pub(crate) fn strictest_match(
     matches.reduce(|strictest, next| if next.approval > strictest.approval { next } else { strictest })
 }
 
-/// The rule by which a run with this label may not use the network, or not unasked.
+/// The rule by which a run with this label may not use the network, or only after a question.
 pub(crate) fn network_rule(rules: &BTreeSet<FlowRule>, label: &FlowLabel) -> Option<String> {
     let is_met = |rule: &FlowRule| rule.after.contains(label) && rule.then.contains(&FlowSink::Network);
     rules.iter().any(is_met).then(|| rule_name(label, &FlowSink::Network))
@@ -160,7 +160,8 @@ fn rule_name(label: &FlowLabel, sink: &FlowSink) -> String {
     format!("flow[{label} -> {sink}]")
 }
 
-/// Resolves the mounts and secrets that rules name. An unknown one is a fault: its rule would do nothing.
+/// Resolves the mounts and secrets that rules name. An unknown one is a fault, since its rule would have no
+/// effect.
 pub(crate) fn resolve_flow(
     entries: &[FlowEntry],
     mounts: &BTreeMap<MountName, String>,

@@ -1,15 +1,16 @@
 //! Requests of guests by HTTP: the functions that a guest imports, and the channel to the host that serves them.
 //!
 //! A guest's thread has no socket. It passes each request on and blocks until the answer, its deadline or its
-//! cancellation; the host's other end judges the request and makes it. A guest has one request under way at a time, and
-//! may read several responses side by side.
+//! cancellation. The host's end of the channel judges the request and makes it. A guest has one request under
+//! way at a time, and may read several responses in parallel.
 //!
 //! | function | does |
 //! |---|---|
 //! | `send(head, head_len, body, body_len)` | passes a request on (JSON, and bytes); returns the length of the answer |
 //! | `answer(out, len)` | copies the last answer (JSON) |
-//! | `read(body, out, len)` | the next bytes of a response: their number, 0 at the end, or less than 0: minus the length of a fault, which is the last answer |
-//! | `close(body)` | gives a response up |
+//! | `read(body, out, len)` | reads the next bytes of a response; returns their number, 0 at the end, or
+//! minus the length of a fault, which is then the last answer |
+//! | `close(body)` | drops a response |
 
 use std::{
     fmt,
@@ -35,7 +36,8 @@ use super::{
     preview1::parts,
 };
 
-/// How often a waiting thread looks for the end of its call: an epoch does not end a function of the host.
+/// The interval at which a waiting thread checks whether its call has ended: an epoch does not end a function
+/// of the host.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A question of a guest to the host's end.
@@ -45,7 +47,7 @@ pub enum HttpAsk {
     Send {
         /// The request.
         head: HttpRequestHead,
-        /// Its body; empty means none.
+        /// The body. Empty means none.
         body: Vec<u8>,
         /// Takes the answer.
         reply: HttpReply<Result<HttpResponseHead, HttpFault>>,
@@ -54,12 +56,12 @@ pub enum HttpAsk {
     Read {
         /// The response's number, as the guest gives it.
         body: u32,
-        /// The most bytes that are wanted; at least 1.
+        /// The most bytes to return, at least 1.
         max: usize,
-        /// Takes them; none at the end.
+        /// Takes the bytes. Empty at the end.
         reply: HttpReply<Result<Vec<u8>, HttpFault>>,
     },
-    /// Give a response up.
+    /// Drop a response.
     Close {
         /// The response's number, as the guest gives it.
         body: u32,
@@ -72,7 +74,7 @@ pub enum HttpAsk {
 pub struct HttpReply<T>(blocking::SyncSender<T>);
 
 impl<T> HttpReply<T> {
-    /// Answers. A guest that has ended meanwhile does not get it.
+    /// Gives the answer. A guest that has ended meanwhile does not get it.
     pub fn give(self, answer: T) {
         let _gone = self.0.try_send(answer);
     }
@@ -101,7 +103,7 @@ impl HttpPort {
 /// The state of a call's requests.
 #[derive(Debug, Default)]
 pub(super) struct GuestHttp {
-    /// None for a tool that may not make any.
+    /// `None` for a tool that may not make requests.
     port: Option<HttpPort>,
     /// The last answer, as JSON.
     last: Vec<u8>,
@@ -175,7 +177,7 @@ fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpF
     })
 }
 
-/// The answer where the host's end is gone.
+/// The answer if the host's end has been dropped.
 fn stopped() -> HttpFault {
     HttpFault {
         kind: GuestErrorKind::Unavailable,
@@ -184,7 +186,7 @@ fn stopped() -> HttpFault {
     }
 }
 
-/// The answer to a tool that may make no requests.
+/// The answer to a tool that may not make requests.
 fn no_network() -> HttpFault {
     HttpFault {
         kind: GuestErrorKind::Denied,
@@ -193,8 +195,8 @@ fn no_network() -> HttpFault {
     }
 }
 
-/// Defines the functions. A guest that calls them without a grant gets a fault; a module that declares no hosts and
-/// imports them is refused when it is loaded.
+/// Defines the functions. A guest that calls them without a grant gets a fault. A module that imports them
+/// and declares no hosts is refused when it is loaded.
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         HTTP_IMPORT,
@@ -229,7 +231,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
         |mut caller: Caller<'_, GuestState>, body: i32, out: i32, len: i32| -> Result<i32> {
             let (memory, state, _) = parts(&mut caller)?;
             let max = usize::try_from(number(len)).unwrap_or(usize::MAX).min(MAX_HTTP_READ_BYTES);
-            // Before the host is asked: what does not fit would be lost.
+            // The check comes before the host is asked: bytes that do not fit would be lost.
             slice(memory, out, max).map_err(out_of_bounds)?;
             if max == 0 {
                 return Ok(0);

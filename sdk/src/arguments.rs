@@ -171,8 +171,8 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
         let mut unknown = BTreeSet::new();
         while let Some(key) = map.next_key_seed(FieldNameSeed(fields.spec))? {
             let index = match key {
-                Found::Param(index) => index,
-                Found::Unknown(key) => {
+                FoundKey::Param(index) => index,
+                FoundKey::Unknown(key) => {
                     map.next_value::<IgnoredAny>()?;
                     if unknown.contains(&key) {
                         fields.problems.push(format!("field '{key}' is given twice"));
@@ -198,29 +198,29 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
 
 struct FieldNameSeed(&'static ToolSpec);
 
-enum Found {
+enum FoundKey {
     Param(usize),
     Unknown(String),
 }
 
 impl<'de> DeserializeSeed<'de> for FieldNameSeed {
-    type Value = Found;
+    type Value = FoundKey;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<FoundKey, D::Error> {
         deserializer.deserialize_identifier(self)
     }
 }
 
 impl Visitor<'_> for FieldNameSeed {
-    type Value = Found;
+    type Value = FoundKey;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a field name")
     }
 
-    fn visit_str<E: de::Error>(self, key: &str) -> Result<Found, E> {
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<FoundKey, E> {
         let found = self.0.params.iter().position(|param| param.name == key);
-        Ok(found.map_or_else(|| Found::Unknown(key.to_owned()), Found::Param))
+        Ok(found.map_or_else(|| FoundKey::Unknown(key.to_owned()), FoundKey::Param))
     }
 }
 

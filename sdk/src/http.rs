@@ -23,11 +23,11 @@
 //! # assert_eq!(temperature_tool().declaration().hosts, ["https://api.weather.example"]);
 //! ```
 //!
-//! A request blocks the tool. Its time counts in the call's; the end of the call closes the connection. The host resolves
-//! and judges names, follows redirects that are granted and declared too, speaks TLS, and undoes compression. It sets
-//! `Host`, `Content-Length` and the headers of the connection.
+//! A request blocks the tool and takes the call's time. The end of the call closes the connection. The host
+//! resolves and judges names, follows redirects that are both granted and declared, speaks TLS, and
+//! decompresses bodies. It sets `Host`, `Content-Length` and the headers of the connection.
 //!
-//! Outside of a sandbox, as in a native test, there is no network: requests fail with `unavailable`, unless
+//! Outside a sandbox, as in a native test, there is no network. Requests fail with `unavailable`, unless
 //! [`testing::with_http`](crate::testing::with_http) gives the answers.
 
 #[cfg(target_family = "wasm")]
@@ -45,16 +45,16 @@ use portcullis_types::{HttpAnswer, HttpFault, HttpRequestHead, ToolError};
 
 pub use response::Response;
 
-/// Asks for an address by `GET`.
+/// Requests an address by `GET`.
 ///
 /// # Errors
-/// As [`Request::send`].
+/// See [`Request::send`].
 pub fn get(url: &str) -> Result<Response, HttpError> {
     Request::new("GET", url).send()
 }
 
-/// Encodes a text as a part of a path or of a query: all but letters, digits, `-`, `.`, `_` and `~` becomes `%XX` (RFC
-/// 3986, section 2.1).
+/// Encodes a text as a part of a path or a query. All characters but letters, digits, `-`, `.`, `_` and `~`
+/// become `%XX` (RFC 3986, section 2.1).
 #[must_use]
 pub fn encode(text: &str) -> String {
     use std::fmt::Write as _;
@@ -80,13 +80,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request without headers and body. `method` is in capitals, such as `GET` or `POST`.
+    /// A request without headers and body. `method` is in upper case, such as `GET` or `POST`.
     pub fn new(method: &str, url: &str) -> Self {
         let head = HttpRequestHead { method: method.to_owned(), url: url.to_owned(), headers: Vec::new() };
         Self { head, body: Vec::new() }
     }
 
-    /// Adds a header. Those of the connection are refused when the request is sent.
+    /// Adds a header. Headers of the connection are refused when the request is sent.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.head.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -107,7 +107,7 @@ impl Request {
         Ok(self.header("content-type", "application/json").body(body))
     }
 
-    /// Sends the request, and waits for the head of the response. A response of any status is no error.
+    /// Sends the request, and waits for the head of the response. A response with any status is a success.
     ///
     /// # Errors
     /// [`HttpError`] with the host's reason: the request is not granted or not declared, or it failed.
@@ -120,7 +120,7 @@ impl Request {
     }
 }
 
-/// Why there is no response, or no more of it.
+/// The reason why there is no response, or no more of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpError(HttpFault);
 

@@ -47,7 +47,7 @@ pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
 pub use declaration::{Declarations, ToolDeclaration};
 pub use dialect::{DialectError, SchemaDialect};
 #[cfg(feature = "display")]
-pub use display::{Shown, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
+pub use display::{EscapedText, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
 pub use envelope::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 pub use error::{ToolError, ToolErrorKind, chain};
 pub use event::{EventFn, ToolEvent};

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     markup,
-    tree::{NodeData, NodeId, ROOT, Tree, WalkEvent},
+    tree::{NodeData, NodeId, ROOT, HtmlTree, WalkEvent},
 };
 
 /// The longest page that the extractor reads, in bytes of cleaned markup. The extractor's tree takes about
@@ -24,7 +24,7 @@ const KEPT_PERCENT: usize = 60;
 /// The readable part of a page.
 #[derive(Debug)]
 pub(super) struct Article {
-    pub(super) tree: Tree,
+    pub(super) tree: HtmlTree,
     /// The author and the time, if the page names them.
     pub(super) byline: Option<String>,
     pub(super) published: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct Article {
 }
 
 /// Finds the readable part of a cleaned page. `head` is the markup of its metadata.
-pub(super) fn find(tree: Tree, head: &str, url: &str) -> Article {
+pub(super) fn find(tree: HtmlTree, head: &str, url: &str) -> Article {
     if tree.cut || tree.len() > MAX_EXTRACTED_NODES {
         return body(tree, None);
     }
@@ -48,7 +48,7 @@ pub(super) fn find(tree: Tree, head: &str, url: &str) -> Article {
     let address = url::Url::parse(url).is_ok().then_some(url);
     let Ok(found) = legible::parse(&page, address, Some(options)) else { return body(tree, None) };
     drop(page);
-    let extract = Tree::parse(&found.content);
+    let extract = HtmlTree::parse(&found.content);
     // Compares the words themselves, not their number: the extract of a short page may be its footer.
     let main = words(&tree, Some(&boilerplate(&tree)));
     let extracted = words(&extract, None);
@@ -62,7 +62,7 @@ pub(super) fn find(tree: Tree, head: &str, url: &str) -> Article {
 }
 
 /// Writes the body without navigation, or the whole body where almost no word would remain.
-pub(super) fn body(mut tree: Tree, found: Option<legible::Article>) -> Article {
+pub(super) fn body(mut tree: HtmlTree, found: Option<legible::Article>) -> Article {
     let aside = boilerplate(&tree);
     if total(&words(&tree, Some(&aside))) * 5 >= total(&words(&tree, None)) {
         for id in aside {
@@ -75,7 +75,7 @@ pub(super) fn body(mut tree: Tree, found: Option<legible::Article>) -> Article {
 
 /// Counts the words of a tree outside some elements, by their hash. Scripts without spaces write a sentence
 /// as one long word, which counts as several.
-fn words(tree: &Tree, without: Option<&HashSet<NodeId>>) -> HashMap<u64, usize> {
+fn words(tree: &HtmlTree, without: Option<&HashSet<NodeId>>) -> HashMap<u64, usize> {
     let mut walk = tree.walk(ROOT);
     let mut found = HashMap::new();
     // Fixed keys make two sets comparable. Hash collisions only harm the page that causes them.
@@ -102,7 +102,7 @@ fn total(words: &HashMap<u64, usize>) -> usize {
 }
 
 /// Finds the elements that lead to other pages and have no content themselves.
-fn boilerplate(tree: &Tree) -> HashSet<NodeId> {
+fn boilerplate(tree: &HtmlTree) -> HashSet<NodeId> {
     let mut found = HashSet::new();
     let mut walk = tree.walk(ROOT);
     while let Some(step) = walk.next() {
@@ -116,7 +116,7 @@ fn boilerplate(tree: &Tree) -> HashSet<NodeId> {
     found
 }
 
-fn is_boilerplate(tree: &Tree, id: NodeId, name: &str) -> bool {
+fn is_boilerplate(tree: &HtmlTree, id: NodeId, name: &str) -> bool {
     let role = tree.attribute(id, "role").unwrap_or_default();
     let of_role =
         ["navigation", "banner", "contentinfo", "search", "complementary", "menu", "menubar", "alertdialog"]
@@ -130,7 +130,7 @@ fn is_boilerplate(tree: &Tree, id: NodeId, name: &str) -> bool {
 }
 
 /// Whether an element lies within an article. A header or footer there belongs to the article.
-fn is_in_content(tree: &Tree, id: NodeId) -> bool {
+fn is_in_content(tree: &HtmlTree, id: NodeId) -> bool {
     let mut above = tree.parent(id);
     while above != ROOT {
         if matches!(tree.name(above), "article" | "blockquote" | "li") {
@@ -141,12 +141,12 @@ fn is_in_content(tree: &Tree, id: NodeId) -> bool {
     false
 }
 
-fn has_heading(tree: &Tree, id: NodeId) -> bool {
+fn has_heading(tree: &HtmlTree, id: NodeId) -> bool {
     tree.walk(id).take(400).any(|step| matches!(step, WalkEvent::Open(inner) if tree.name(inner) == "h1"))
 }
 
 /// Whether an element's class or id names it as a part without content.
-fn is_named_so(tree: &Tree, id: NodeId) -> bool {
+fn is_named_so(tree: &HtmlTree, id: NodeId) -> bool {
     const WORDS: [&str; 22] = [
         "cookie",
         "cookies",
@@ -178,7 +178,7 @@ fn is_named_so(tree: &Tree, id: NodeId) -> bool {
 }
 
 /// Whether a list has at least five items and almost no words outside short links.
-fn is_list_of_links(tree: &Tree, id: NodeId, name: &str) -> bool {
+fn is_list_of_links(tree: &HtmlTree, id: NodeId, name: &str) -> bool {
     if !matches!(name, "ul" | "ol") || is_in_content(tree, id) {
         return false;
     }

@@ -3,7 +3,7 @@
 
 use super::{
     hidden::is_hidden,
-    tree::{NodeData, NodeId, ROOT, Tree},
+    tree::{NodeData, NodeId, ROOT, HtmlTree},
 };
 
 /// Elements without readable content.
@@ -13,7 +13,7 @@ const UNREAD: [&str; 22] = [
 ];
 
 /// Cleans a tree in place.
-pub(super) fn clean(tree: &mut Tree) {
+pub(super) fn clean(tree: &mut HtmlTree) {
     let elements: Vec<NodeId> = tree.elements().collect();
     for id in &elements {
         let name = tree.name(*id);
@@ -36,7 +36,7 @@ pub(super) fn clean(tree: &mut Tree) {
 }
 
 /// Removes every `<base>`, for a page whose targets are absolute already.
-pub(super) fn without_bases(tree: &mut Tree) {
+pub(super) fn without_bases(tree: &mut HtmlTree) {
     let bases: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "base").collect();
     for id in bases {
         tree.remove(id);
@@ -44,7 +44,7 @@ pub(super) fn without_bases(tree: &mut Tree) {
 }
 
 /// Keeps the text of a `<noscript>` only where the page has no other text.
-fn scriptless_text(tree: &mut Tree) {
+fn scriptless_text(tree: &mut HtmlTree) {
     let found: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "noscript").collect();
     let inside: usize = found.iter().map(|id| tree.text(*id, 1 << 10).trim().len()).sum();
     let all = tree.text(ROOT, 8 << 10).split_whitespace().map(str::len).sum::<usize>();
@@ -58,19 +58,19 @@ fn scriptless_text(tree: &mut Tree) {
 }
 
 /// Whether a link is a heading's link to itself, such as `¶`.
-fn is_mark_of_heading(tree: &Tree, id: NodeId) -> bool {
+fn is_mark_of_heading(tree: &HtmlTree, id: NodeId) -> bool {
     tree.name(id) == "a"
         && tree.attribute(id, "href").is_some_and(|target| target.contains('#'))
         && matches!(tree.text(id, 16).trim(), "#" | "¶" | "§" | "🔗")
 }
 
 /// Whether an `<rp>`, which browsers hide, has more than a parenthesis.
-fn is_long_parenthesis(tree: &Tree, id: NodeId) -> bool {
+fn is_long_parenthesis(tree: &HtmlTree, id: NodeId) -> bool {
     tree.name(id) == "rp" && tree.text(id, 16).trim().chars().count() > 1
 }
 
 /// Replaces a formula's elements by its source.
-fn formula(tree: &mut Tree, id: NodeId) {
+fn formula(tree: &mut HtmlTree, id: NodeId) {
     let annotation = tree.walk(id).find_map(|step| match step {
         super::tree::WalkEvent::Open(inner) if tree.name(inner) == "annotation" => {
             Some(tree.text(inner, 4 << 10))
@@ -86,7 +86,7 @@ fn formula(tree: &mut Tree, id: NodeId) {
 }
 
 /// Replaces a frame of a frameset by a link.
-fn frame(tree: &mut Tree, id: NodeId) {
+fn frame(tree: &mut HtmlTree, id: NodeId) {
     let Some(target) = tree.attribute(id, "src").map(str::to_owned) else { return };
     let name =
         tree.attribute(id, "title").or_else(|| tree.attribute(id, "name")).unwrap_or("frame").to_owned();
@@ -98,7 +98,7 @@ fn frame(tree: &mut Tree, id: NodeId) {
     tree.append(link, NodeData::Text(name));
 }
 
-fn rename(tree: &mut Tree, id: NodeId, to: &str) {
+fn rename(tree: &mut HtmlTree, id: NodeId, to: &str) {
     if let NodeData::Element { name, attributes } = tree.data_mut(id) {
         to.clone_into(name);
         attributes.clear();
@@ -106,7 +106,7 @@ fn rename(tree: &mut Tree, id: NodeId, to: &str) {
 }
 
 /// Writes the language of a block of code onto its `<pre>`. Pages name the language in several places.
-fn language_of_code(tree: &mut Tree, id: NodeId) {
+fn language_of_code(tree: &mut HtmlTree, id: NodeId) {
     let code = tree.children(id).iter().copied().find(|child| tree.name(*child) == "code");
     let mut places: Vec<NodeId> = code.into_iter().chain([id]).collect();
     let mut above = id;
@@ -122,7 +122,7 @@ fn language_of_code(tree: &mut Tree, id: NodeId) {
 }
 
 /// The language that an element's attributes name.
-fn language_at(tree: &Tree, id: NodeId) -> Option<String> {
+fn language_at(tree: &HtmlTree, id: NodeId) -> Option<String> {
     let valid = |language: &str| {
         let fits = (1..=24).contains(&language.len());
         let known = |byte: u8| byte.is_ascii_alphanumeric() || b"+#-._".contains(&byte);
@@ -167,7 +167,7 @@ const MAX_AROUND: usize = 6;
 
 /// Makes paragraphs of the authors of a page with several posts, since the extractor keeps paragraphs. It
 /// would take the first author for the page's author and drop the others.
-fn authors_of_posts(tree: &mut Tree) {
+fn authors_of_posts(tree: &mut HtmlTree) {
     let authors: Vec<NodeId> = tree.elements().filter(|id| is_author(tree, *id)).take(MAX_AUTHORS).collect();
     if authors.len() < 2 {
         return;
@@ -211,7 +211,7 @@ fn authors_of_posts(tree: &mut Tree) {
 }
 
 /// Whether an element names the author of a post.
-fn is_author(tree: &Tree, id: NodeId) -> bool {
+fn is_author(tree: &HtmlTree, id: NodeId) -> bool {
     let has = |attribute: &str, words: &[&str]| {
         tree.attribute(id, attribute).is_some_and(|value| {
             value

@@ -2,13 +2,13 @@
 //!
 //! Style sheets are not read. Text that only a style sheet hides stays.
 
-use super::tree::{NodeId, Tree};
+use super::tree::{NodeId, HtmlTree};
 
 /// The attributes that can hide an element.
 pub(super) const HIDING: [&str; 4] = ["hidden", "aria-hidden", "style", "popover"];
 
 /// Whether a browser would not show an element.
-pub(super) fn is_hidden(tree: &Tree, id: NodeId) -> bool {
+pub(super) fn is_hidden(tree: &HtmlTree, id: NodeId) -> bool {
     let attribute = |name| tree.attribute(id, name);
     attribute("hidden").is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
         || attribute("aria-hidden").is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
@@ -19,7 +19,7 @@ pub(super) fn is_hidden(tree: &Tree, id: NodeId) -> bool {
 }
 
 /// Whether an image only counts visitors.
-fn is_pixel(tree: &Tree, id: NodeId) -> bool {
+fn is_pixel(tree: &HtmlTree, id: NodeId) -> bool {
     let tiny = |name| {
         tree.attribute(id, name).is_some_and(|value| matches!(value.trim(), "0" | "1" | "0px" | "1px"))
     };
@@ -155,7 +155,7 @@ mod tests {
 
     #[track_caller]
     fn check(tag: &str, expected: bool) {
-        let tree = Tree::parse(&format!("<{tag}>x"));
+        let tree = HtmlTree::parse(&format!("<{tag}>x"));
         assert_eq!(is_hidden(&tree, tree.elements().next().expect("an element")), expected, "{tag}");
     }
 

@@ -9,7 +9,7 @@ use super::{
     escape::{code_span, escape_label, escape_target, longest_run, push_escaped},
     links::Links,
     table::{HtmlTable, is_layout},
-    tree::{NodeData, NodeId, Tree, WalkEvent},
+    tree::{NodeData, NodeId, HtmlTree, WalkEvent},
 };
 
 /// The form of the output.
@@ -56,7 +56,7 @@ struct List {
 }
 
 /// Writes the content of a tree.
-pub(super) fn write(tree: &Tree, from: NodeId, links: &Links, style: Style) -> String {
+pub(super) fn write(tree: &HtmlTree, from: NodeId, links: &Links, style: Style) -> String {
     let page = Frame { form: Form::Page, text: String::new(), id: NodeId::MAX, space: false };
     let mut writer = Writer { tree, links, style, frames: vec![page], lists: Vec::new(), tables: Vec::new() };
     for step in tree.walk(from) {
@@ -71,7 +71,7 @@ pub(super) fn write(tree: &Tree, from: NodeId, links: &Links, style: Style) -> S
 }
 
 struct Writer<'a> {
-    tree: &'a Tree,
+    tree: &'a HtmlTree,
     links: &'a Links,
     style: Style,
     frames: Vec<Frame>,
@@ -487,7 +487,7 @@ pub(super) fn is_block(name: &str) -> bool {
     )
 }
 
-fn language(tree: &Tree, id: NodeId) -> String {
+fn language(tree: &HtmlTree, id: NodeId) -> String {
     let places = [Some(id), tree.children(id).first().copied()];
     let language = places.into_iter().flatten().find_map(|place| {
         let classes = tree.attribute(place, "class")?;

@@ -3,7 +3,7 @@
 use super::{
     characters::visible,
     links::Links,
-    tree::{NodeData, ROOT, Tree, VOID, WalkEvent},
+    tree::{NodeData, ROOT, HtmlTree, VOID, WalkEvent},
 };
 
 /// The attributes that the format `html` keeps. The others serve scripts and styles.
@@ -13,12 +13,12 @@ const SHOWN: [&str; 18] = [
 ];
 
 /// The whole tree with all attributes, for the extractor.
-pub(super) fn source(tree: &Tree) -> String {
+pub(super) fn source(tree: &HtmlTree) -> String {
     write(tree, |_, value| Some(value.to_owned()))
 }
 
 /// The tree for a reader: with absolute links, without handlers and styles.
-pub(super) fn shown(tree: &Tree, links: &Links) -> String {
+pub(super) fn shown(tree: &HtmlTree, links: &Links) -> String {
     write(tree, |name, value| match name {
         "href" | "src" => links.absolute(value),
         _ if SHOWN.contains(&name) => Some(visible(value)),
@@ -26,7 +26,7 @@ pub(super) fn shown(tree: &Tree, links: &Links) -> String {
     })
 }
 
-fn write(tree: &Tree, attribute: impl Fn(&str, &str) -> Option<String>) -> String {
+fn write(tree: &HtmlTree, attribute: impl Fn(&str, &str) -> Option<String>) -> String {
     let mut html = String::new();
     for step in tree.walk(ROOT) {
         match step {

@@ -4,7 +4,7 @@ use std::iter;
 
 use super::{
     tokens::Attribute,
-    tree::{NodeData, NodeId, ROOT, Tree},
+    tree::{NodeData, NodeId, ROOT, HtmlTree},
 };
 
 /// How many `<meta>` elements the extractor gets.
@@ -20,7 +20,7 @@ pub(super) struct PageMetadata {
 }
 
 /// Reads the metadata of a tree that still has its head.
-pub(super) fn read(tree: &Tree) -> PageMetadata {
+pub(super) fn read(tree: &HtmlTree) -> PageMetadata {
     let (mut title, mut heading, mut base, mut named) = (None, None, None, None);
     let mut head = String::new();
     let mut metas = 0;
@@ -52,7 +52,7 @@ pub(super) fn read(tree: &Tree) -> PageMetadata {
 }
 
 /// Whether an element lies in a drawing or a formula, whose titles are their own.
-fn in_foreign(tree: &Tree, id: NodeId) -> bool {
+fn in_foreign(tree: &HtmlTree, id: NodeId) -> bool {
     iter::successors(Some(tree.parent(id)), |above| (*above != ROOT).then(|| tree.parent(*above)))
         .any(|above| matches!(tree.name(above), "svg" | "math"))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     markdown::Style,
-    tree::{NodeId, Tree, WalkEvent},
+    tree::{NodeId, HtmlTree, WalkEvent},
 };
 
 /// The most columns that a `colspan` is filled up to.
@@ -82,7 +82,7 @@ impl HtmlTable {
 }
 
 /// Whether a table only arranges parts of a page.
-pub(super) fn is_layout(tree: &Tree, id: NodeId) -> bool {
+pub(super) fn is_layout(tree: &HtmlTree, id: NodeId) -> bool {
     if matches!(tree.attribute(id, "role"), Some("presentation" | "none")) {
         return true;
     }

@@ -19,7 +19,7 @@ pub(crate) const ROOT: NodeId = 0;
 
 /// The tree of a page.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct HtmlTree {
     nodes: Vec<Node>,
     /// Whether a limit was reached, so that tags of the page are missing.
     pub(super) cut: bool,
@@ -48,7 +48,7 @@ pub(super) enum WalkEvent {
     Close(NodeId),
 }
 
-impl Tree {
+impl HtmlTree {
     /// Builds the tree of a page.
     pub(crate) fn parse(html: &str) -> Self {
         let mut builder = Builder::new();
@@ -152,7 +152,7 @@ impl Tree {
 /// A walk over a tree.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
-    tree: &'a Tree,
+    tree: &'a HtmlTree,
     steps: Vec<WalkEvent>,
 }
 
@@ -180,7 +180,7 @@ impl Iterator for Walk<'_> {
 }
 
 struct Builder {
-    tree: Tree,
+    tree: HtmlTree,
     /// The open elements, beginning with the root.
     open: Vec<NodeId>,
     /// The number of open tags beyond the depth limit.
@@ -191,7 +191,7 @@ impl Builder {
     fn new() -> Self {
         let root = NodeData::Element { name: String::new(), attributes: Vec::new() };
         let root = Node { data: root, parent: ROOT, children: Vec::new() };
-        Self { tree: Tree { nodes: vec![root], cut: false }, open: vec![ROOT], overflow: 0 }
+        Self { tree: HtmlTree { nodes: vec![root], cut: false }, open: vec![ROOT], overflow: 0 }
     }
 
     fn current(&self) -> NodeId {

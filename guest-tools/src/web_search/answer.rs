@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{duckduckgo, refusal};
-use crate::web_page::tree::{ROOT, Tree};
+use crate::web_page::tree::{ROOT, HtmlTree};
 
 /// The most results of an answer that are examined. Providers send up to about 50.
 pub(super) const MAX_CONSIDERED: usize = 1_000;
@@ -162,7 +162,7 @@ impl TextFormat {
         match self {
             Self::Plain => text.to_owned(),
             Self::Html => {
-                Tree::parse(&text[..text.floor_char_boundary(MAX_HTML_BYTES)]).text(ROOT, MAX_HTML_BYTES)
+                HtmlTree::parse(&text[..text.floor_char_boundary(MAX_HTML_BYTES)]).text(ROOT, MAX_HTML_BYTES)
             }
         }
     }

@@ -4,7 +4,7 @@
 use url::Url;
 
 use super::answer::{MAX_CONSIDERED, ProviderAnswer, ProviderResult};
-use crate::web_page::tree::{NodeId, Tree};
+use crate::web_page::tree::{NodeId, HtmlTree};
 
 /// The base of the page's relative links.
 const BASE: &str = "https://duckduckgo.com/";
@@ -14,7 +14,7 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Reads a page.
 pub(super) fn read(html: &str) -> Result<ProviderAnswer, String> {
-    let tree = Tree::parse(html);
+    let tree = HtmlTree::parse(html);
     let mut found: Vec<ProviderResult> = Vec::new();
     let (mut says_none, mut in_advertisement) = (false, false);
     for id in tree.elements() {
@@ -65,7 +65,7 @@ fn target(href: &str) -> Option<String> {
     }
 }
 
-fn has_class(tree: &Tree, id: NodeId, class: &str) -> bool {
+fn has_class(tree: &HtmlTree, id: NodeId, class: &str) -> bool {
     tree.attribute(id, "class")
         .is_some_and(|classes| classes.split_ascii_whitespace().any(|one| one == class))
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::web_page::{
     characters::one_line,
-    tree::{ROOT, Tree},
+    tree::{ROOT, HtmlTree},
 };
 
 /// The longest message, in bytes.
@@ -42,7 +42,7 @@ pub(super) fn message(bytes: &[u8]) -> String {
 
 /// The title of a page, or its first heading.
 fn title(html: &str) -> String {
-    let tree = Tree::parse(html);
+    let tree = HtmlTree::parse(html);
     let named = |wanted: &str| tree.elements().find(|id| tree.name(*id) == wanted);
     let id = named("title").or_else(|| named("h1")).unwrap_or(ROOT);
     tree.text(id, 2 * MAX_MESSAGE_BYTES)

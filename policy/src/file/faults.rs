@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use portcullis_types::Shown;
+use portcullis_types::EscapedText;
 
 use crate::{PolicyFault, PolicySource};
 
@@ -71,7 +71,7 @@ impl<'s> Faults<'s> {
             file: self.source.name.to_owned(),
             line,
             column,
-            key: Shown(key).to_string(),
+            key: EscapedText(key).to_string(),
             message: message.to_owned(),
         }
     }

@@ -1,6 +1,6 @@
 //! Reads `[search]`, of an operator's policy and of a reduction, which may only take the provider away.
 
-use portcullis_types::Shown;
+use portcullis_types::EscapedText;
 
 use crate::search::{SearchProvider, SearchSettings, SearchUrl, parse_engine};
 
@@ -67,7 +67,7 @@ pub(super) fn reduced_search(section: &Section<'_>, faults: &mut Faults<'_>) -> 
         NO_PROVIDER => Ok(()),
         _ => Err(format!(
             "only the operator's policy may say `{}`; write `{NO_PROVIDER}`, or leave this out",
-            Shown(text)
+            EscapedText(text)
         )),
     })?;
     Some(entry.placed(()))

@@ -5,7 +5,7 @@ use toml::{
     de::{DeString, DeTable, DeValue},
 };
 
-use portcullis_types::Shown;
+use portcullis_types::EscapedText;
 
 use super::{Faults, PlacedValue};
 
@@ -49,7 +49,7 @@ impl<'t> Section<'t> {
         let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         let quote = if !name.is_empty() && name.bytes().all(bare) { "" } else { "\"" };
         let dot = if self.path.is_empty() { "" } else { "." };
-        format!("{}{dot}{quote}{}{quote}", self.path, Shown(name))
+        format!("{}{dot}{quote}{}{quote}", self.path, EscapedText(name))
     }
 
     /// All entries, sorted by key.

@@ -6,7 +6,7 @@
 
 use toml::de::Error;
 
-use portcullis_types::Shown;
+use portcullis_types::EscapedText;
 
 /// The place and the message of the first fault; none if there is none.
 pub(super) fn fault(text: &str, errors: &[Error]) -> Option<(usize, String)> {
@@ -22,7 +22,7 @@ pub(super) fn fault(text: &str, errors: &[Error]) -> Option<(usize, String)> {
         let close = if bracket == '{' { '}' } else { ']' };
         return Some((at, format!("`{bracket}` is not closed; a `{close}` is missing")));
     }
-    Some((found, Shown(first.message()).to_string()))
+    Some((found, EscapedText(first.message()).to_string()))
 }
 
 /// The innermost bracket that was opened before the parser found a fault and never closed.

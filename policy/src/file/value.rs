@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_types::{SafetyTier, Shown, ToolName};
+use portcullis_types::{SafetyTier, EscapedText, ToolName};
 
 use crate::{
     Approval, MemoryBytes, OutputBytes,
@@ -113,7 +113,7 @@ fn within(
 /// one.
 fn parse_size(text: &str) -> Result<i128, String> {
     let wrong = || {
-        let text = Shown(text);
+        let text = EscapedText(text);
         format!("\"{text}\" is no size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"")
     };
     let digits = text.len() - text.trim_start_matches(|character: char| character.is_ascii_digit()).len();
@@ -137,10 +137,10 @@ fn parse_size(text: &str) -> Result<i128, String> {
 /// Parses a duration of whole milliseconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| {
-        format!("\"{}\" is no duration ({error}): write such as \"20s\", \"500ms\" or \"10m\"", Shown(text))
+        format!("\"{}\" is no duration ({error}): write such as \"20s\", \"500ms\" or \"10m\"", EscapedText(text))
     })?;
     if duration.subsec_nanos() % 1_000_000 != 0 {
-        return Err(format!("\"{}\" is finer than a millisecond", Shown(text)));
+        return Err(format!("\"{}\" is finer than a millisecond", EscapedText(text)));
     }
     Ok(duration)
 }
@@ -154,7 +154,7 @@ pub(super) fn one_of<T: Copy, const N: usize>(
     move |text| {
         all.into_iter().find(|one| name(*one) == text).ok_or_else(|| {
             let right = did_you_mean(text, all.into_iter().map(name));
-            format!("unknown {what} `{}`; {right}", Shown(text))
+            format!("unknown {what} `{}`; {right}", EscapedText(text))
         })
     }
 }

@@ -1,9 +1,9 @@
 //! The addresses that are not public, and the names and addresses of cloud metadata services.
 //!
-//! A guest's request goes out from this machine, so it could reach what only this machine reaches. By default
-//! it reaches globally routable addresses only, by the registries of special-purpose addresses (RFC 6890 and
-//! its updates). In IPv6 it is the other way round: `2000::/3` is all that is assigned for global unicast, and
-//! the special prefixes in it are taken out.
+//! A guest's request leaves from this machine, so it could reach hosts that only this machine reaches. By
+//! default only globally routable addresses are allowed, by the registries of special-purpose addresses (RFC
+//! 6890 and its updates). In IPv6 only `2000::/3` is assigned for global unicast; the special prefixes within
+//! it are excluded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::HostName;
 
-/// The reason why an address is not dialled by default; none for a public one.
+/// The reason why an address is not dialled by default. `None` for a public one.
 ///
 /// The address must be canonical ([`IpAddr::to_canonical`]): the kernel dials the IPv4 address of an
 /// IPv4-mapped one.
@@ -116,8 +116,8 @@ const METADATA_V6: [Ipv6Addr; 3] = [
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
 
-/// Names of metadata services. Refused before they are resolved, since a resolver of the cloud may answer with
-/// any address.
+/// Names of metadata services. They are refused before they are resolved, since a cloud's resolver may answer
+/// with any address.
 const METADATA_NAMES: &[&str] = &[
     "instance-data",
     "instance-data.ec2.internal",

@@ -47,7 +47,7 @@ pub enum UrlHost {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(Arc<str>);
 
-/// A text that is no host.
+/// A text that is not a host.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{}` is no host: write a name such as `api.example.com`, or an address such as `192.0.2.1` or `[2001:db8::1]`",
@@ -55,8 +55,8 @@ pub struct HostName(Arc<str>);
 )]
 pub struct InvalidHost(pub String);
 
-/// Where a request goes: scheme, host and port. Two requests with equal authorities have the same origin (RFC
-/// 6454).
+/// The destination of a request: scheme, host and port. Two requests with equal authorities have the same
+/// origin (RFC 6454).
 ///
 /// [`Display`](fmt::Display) is the origin as a URL, without the scheme's default port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ impl UrlHost {
         }
     }
 
-    /// The name; none for an address.
+    /// The name. `None` for an address.
     #[must_use]
     pub fn name(&self) -> Option<&HostName> {
         match self {
@@ -94,7 +94,7 @@ impl UrlHost {
 }
 
 impl HostName {
-    /// The name in its canonical form; none if it is not one. The text has passed the parser of hosts.
+    /// The name in its canonical form, if the text has one. The text has passed the parser of hosts.
     fn canonical(text: &str) -> Option<Self> {
         let name = text.strip_suffix('.').unwrap_or(text);
         let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');

@@ -83,7 +83,7 @@ impl Grant {
     ///   (RFC 9110, section 9.1).
     /// - [`DenialCode::AddressNotPublic`]: the host is an address that is not public, or a metadata service.
     pub fn judge_request(&self, method: &str, url: &str) -> Result<JudgedRequest, Denial> {
-        let judge = Judge::of(self.network.as_deref(), &self.profile, url)?;
+        let judge = RequestJudge::of(self.network.as_deref(), &self.profile, url)?;
         let parsed = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
         judge.request(method, parsed, 0)
     }
@@ -104,7 +104,7 @@ impl Grant {
         location: &str,
     ) -> Result<JudgedRequest, Denial> {
         let origin = from.authority.to_string();
-        let judge = Judge::of(self.network.as_deref(), &self.profile, &origin)?;
+        let judge = RequestJudge::of(self.network.as_deref(), &self.profile, &origin)?;
         if from.redirects >= judge.network.max_redirects {
             return Err(judge.too_many_redirects(&origin));
         }
@@ -129,7 +129,7 @@ impl Grant {
     /// A [`Denial`] with [`DenialCode::EgressNotGranted`], or with [`DenialCode::AddressNotPublic`] where
     /// address and port do not stand in `allow_private`.
     pub fn judge_address(&self, host: &UrlHost, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
-        let judge = Judge::of(self.network.as_deref(), &self.profile, &format!("{host}:{port}"))?;
+        let judge = RequestJudge::of(self.network.as_deref(), &self.profile, &format!("{host}:{port}"))?;
         judge_address(&judge.network.allow_private, host, port, address)
     }
 }
@@ -171,19 +171,19 @@ pub(crate) fn check_url(
     profile: &ProfileName,
     url: &str,
 ) -> Result<(), Denial> {
-    let judge = Judge::of(network, profile, url)?;
+    let judge = RequestJudge::of(network, profile, url)?;
     let (_, to) = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
     judge.authority(&to)
 }
 
 /// A network, and the profile that denials name.
 #[derive(Clone, Copy)]
-struct Judge<'a> {
+struct RequestJudge<'a> {
     network: &'a NetworkGrant,
     profile: &'a ProfileName,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> RequestJudge<'a> {
     /// # Errors
     /// A [`Denial`] for a grant without a network.
     fn of(

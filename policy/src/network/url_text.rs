@@ -1,5 +1,5 @@
-//! The rules of a URL's text. The WHATWG parser repairs a lot, so that two readers of one text may see two
-//! hosts; texts with a known ambiguity are refused before it reads them.
+//! The rules of a URL's text. The WHATWG parser repairs many faults, so two readers of one text may see two
+//! hosts. Texts with a known ambiguity are refused before it reads them.
 
 use thiserror::Error;
 use url::Url;
@@ -9,7 +9,7 @@ use super::{Authority, Scheme, UrlHost};
 /// The longest URL: 8 KiB, above the 8,000 bytes that RFC 9110, section 4.1, asks of every recipient.
 pub const MAX_URL_BYTES: usize = 8 * 1024;
 
-/// A text that is no URL of a request.
+/// A text that is not the URL of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidUrl {
     /// It has more than [`MAX_URL_BYTES`] bytes.
@@ -30,7 +30,7 @@ pub enum InvalidUrl {
     /// Its port is 0, or none.
     #[error("a URL's port is a number from 1 to 65535")]
     Port,
-    /// Its host is none.
+    /// It has no valid host.
     #[error("the URL's host is neither a name nor an address")]
     Host,
 }
@@ -42,7 +42,7 @@ pub(crate) fn parse_url(text: &str) -> Result<(Url, Authority), InvalidUrl> {
     canonical(Url::parse(text))
 }
 
-/// Where a URL that was parsed here leads.
+/// The authority of a URL that was parsed here.
 pub(crate) fn authority_of(url: &Url) -> Option<Authority> {
     parse_url(url.as_str()).ok().map(|(_, authority)| authority)
 }
@@ -91,12 +91,12 @@ fn check_authority(rest: &str) -> Result<(), InvalidUrl> {
     if authority.is_empty() {
         return Err(InvalidUrl::Form);
     }
-    // Also an empty user, as in `https://@host`, which the parser drops.
+    // This includes an empty user, as in `https://@host`, which the parser drops.
     if authority.contains('@') { Err(InvalidUrl::UserInfo) } else { Ok(()) }
 }
 
 fn canonical(parsed: Result<Url, url::ParseError>) -> Result<(Url, Authority), InvalidUrl> {
-    // The text's form is checked before, so every fault but that of a port is one of the host.
+    // The form is checked before, so every fault but that of the port concerns the host.
     let fault =
         |error| if error == url::ParseError::InvalidPort { InvalidUrl::Port } else { InvalidUrl::Host };
     let mut url = parsed.map_err(fault)?;

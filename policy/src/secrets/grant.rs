@@ -6,26 +6,26 @@ use serde::Serialize;
 
 use crate::{Grant, HostRule, RequestedSubject, SecretName, WorkspaceSecurityPolicy, network::parse_url};
 
-/// A secret that requests of a call carry where its hosts cover them. Its JSON is stable, like the grant's.
+/// A secret that a call's requests carry to its hosts. Its JSON is stable, like the grant's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GrantedSecret {
     /// The secret's name.
     pub name: SecretName,
-    /// Where it may go, never empty.
+    /// The hosts that may get it, never empty.
     pub hosts: BTreeSet<HostRule>,
 }
 
 impl Grant {
-    /// Whether a request to this address carries the secret of this name. The request itself is judged apart; ask
-    /// again for each redirect.
+    /// Whether a request to this address carries the secret of this name. The request itself is judged
+    /// separately. Each redirect needs a new question.
     #[must_use]
     pub fn attaches_secret(&self, name: &str, url: &str) -> bool {
         self.secrets_for(url).any(|secret| secret.name.as_str() == name)
     }
 
-    /// The secrets that a request to this address carries, sorted by name; none for a text that is no URL of a
-    /// request.
+    /// The secrets that a request to this address carries, sorted by name. Empty if the text is not the URL
+    /// of a request.
     pub fn secrets_for(&self, url: &str) -> impl Iterator<Item = &GrantedSecret> {
         let to = parse_url(url).ok().map(|(_, to)| to);
         let covers = move |secret: &&GrantedSecret| {
@@ -45,8 +45,8 @@ impl Grant {
         self.secrets.iter().filter(move |secret| !is_of_subjects(secret))
     }
 
-    /// The secrets that are certain or possible when the call begins: those of its addresses, or all where no argument
-    /// names an address, since the tool makes the requests that it likes.
+    /// The secrets that are certain or possible when the call begins: those of the addresses in its
+    /// arguments. If no argument names an address, all of them, since the tool chooses its requests.
     pub fn secrets_at_begin(&self) -> impl Iterator<Item = &GrantedSecret> {
         let names_addresses =
             self.subjects.iter().any(|subject| matches!(subject, RequestedSubject::Url { .. }));

@@ -1,4 +1,4 @@
-//! The header that carries a secret: its name, and what stands around the value.
+//! The header that carries a secret: its name, and the text around the value.
 
 use std::{fmt, str::FromStr};
 
@@ -14,7 +14,7 @@ pub struct SecretHeader {
     after: String,
 }
 
-/// A text that is no header of a secret.
+/// A text that is not a header for a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidSecretHeader {
     /// It is too long.
@@ -22,7 +22,7 @@ pub enum InvalidSecretHeader {
         "a header has at most {MAX_HEADER_BYTES} bytes; write such as `Authorization: Bearer {{secret}}`"
     )]
     TooLong,
-    /// Its name is none.
+    /// It has no valid name.
     #[error("`{}` is no name of a header; write such as `Authorization: Bearer {{secret}}`, or `X-Api-Key` alone", .0.escape_default())]
     Name(String),
     /// The connection, the framing or the client itself sets it.
@@ -111,7 +111,7 @@ const PLACE: &str = "{secret}";
 /// The longest text, in bytes.
 const MAX_HEADER_BYTES: usize = 512;
 
-/// Headers that carry no secret, and why.
+/// Headers that cannot carry a secret, with the reason.
 const FORBIDDEN: &[(&[&str], &str)] = &[
     (
         &[
@@ -144,7 +144,7 @@ const FORBIDDEN: &[(&[&str], &str)] = &[
         ],
         "the client or a tool says with it what it asks for",
     ),
-    // A session's cookie is answered by the next one, which no redaction knows.
+    // A server answers a session's cookie with a new one, which no redaction knows.
     (
         &["cookie", "set-cookie"],
         "a server answers a cookie with new ones, which would reach the tool; use a token",

@@ -1,10 +1,10 @@
-//! The secrets of a policy: where the host finds each, and which requests of which tools carry it. A value never
-//! comes here.
+//! The secrets of a policy: the place of each value, and the requests and tools that carry it. The value
+//! itself never enters this crate.
 //!
 //! - `source`: the place of a value; `header`: the header that carries it.
-//! - `rule`: one `[secrets.NAME]`, resolved; `conflict`: what no two of them may say.
-//! - `reduce`, `render`: take away from them, write them as text.
-//! - `grant`: the secrets of a grant, and which of them a request carries.
+//! - `rule`: one `[secrets.NAME]`, resolved; `conflict`: conflicts between them.
+//! - `reduce`, `render`: reduce them, and write them as text.
+//! - `grant`: the secrets of a grant, and those that a request carries.
 
 mod conflict;
 mod grant;

@@ -11,14 +11,14 @@ use crate::{
     network::ProfileNetwork,
 };
 
-/// `[secrets.NAME]`: where the value is, and which requests of which tools carry it. The value is not here.
+/// `[secrets.NAME]`: the place of the value, and the requests and tools that carry it. The value is not here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SecretRule {
     /// The place of the value.
     #[serde(rename = "from")]
     pub source: SecretSource,
-    /// Where it may go, never empty. A request must also be granted by its tool's profile.
+    /// The hosts that may get it, never empty. A request must also be granted by its tool's profile.
     pub hosts: BTreeSet<HostRule>,
     /// The header that carries it.
     pub header: SecretHeader,
@@ -77,7 +77,7 @@ fn check_host(
         faults.add_at(host, "a secret goes to hosts that are named; this would give it to every one");
         return;
     }
-    // Without TLS everybody on the way reads the secret, and a name may be led anywhere.
+    // Without TLS, everyone on the route reads the secret, and a name may lead anywhere.
     let is_local = rule.endpoint().is_some_and(|endpoint| private.contains(&endpoint));
     if rule.scheme() == Scheme::Http && !is_local {
         faults.add_at(

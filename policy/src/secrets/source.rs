@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-/// Where a secret's value is: `file:PATH`, `env:NAME` or `credential:NAME`.
+/// The place of a secret's value: `file:PATH`, `env:NAME` or `credential:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecretSource {
     /// A file, as the operator wrote it: absolute, or relative to the policy file.
@@ -16,10 +16,10 @@ pub enum SecretSource {
     Credential(String),
 }
 
-/// A text that is no source of a secret.
+/// A text that is not the source of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidSecretSource {
-    /// It begins with no known kind. The text is not repeated: it may be a secret, written in the wrong place.
+    /// It begins with no known kind. The text is not repeated, since it may be a secret in the wrong place.
     #[error(
         "a source begins with `file:`, `env:` or `credential:`; the value itself never stands in a policy"
     )]

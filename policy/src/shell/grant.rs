@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_types::{RoleKind, ShellPosture, Shown};
+use portcullis_types::{RoleKind, ShellPosture, EscapedText};
 use serde::Serialize;
 
 use crate::{
@@ -92,12 +92,12 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
     match refusal {
         CommandRefusal::Denied { program, rule } => (
             format!("shell.deny[\"{rule}\"]"),
-            format!("`{}` may not run, by the rule `{rule}`; do without it", Shown(program)),
+            format!("`{}` may not run, by the rule `{rule}`; do without it", EscapedText(program)),
         ),
         CommandRefusal::NotAllowed { program } => {
             let lists: Vec<String> = rules.allowed().map(|list| listed(&list)).collect();
             let hint =
-                format!("`{}` is not allowed; allowed: {}", Shown(program), lists.join("; and of these: "));
+                format!("`{}` is not allowed; allowed: {}", EscapedText(program), lists.join("; and of these: "));
             ("shell.allow".to_owned(), hint)
         }
         CommandRefusal::Operator(operator) => {
@@ -116,7 +116,7 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
             } else {
                 "shell.operators"
             };
-            let reason = Shown(reason);
+            let reason = EscapedText(reason);
             (
                 rule.to_owned(),
                 format!(

@@ -1,20 +1,20 @@
-//! The functions that the host of a module gives it (`sandbox/src/http.rs` is their other side).
+//! The functions that a module imports from its host. `sandbox/src/http.rs` defines them.
 #![expect(unsafe_code, reason = "functions of the host are declared in an `unsafe extern` block")]
 
 use portcullis_types::{GuestErrorKind, HttpAnswer, HttpFault};
 
 #[link(wasm_import_module = "portcullis_http")]
 unsafe extern "C" {
-    /// Passes a request on; returns the length of the answer.
+    /// Passes a request on. Returns the length of the answer.
     #[link_name = "send"]
     safe fn host_send(head: *const u8, head_len: usize, body: *const u8, body_len: usize) -> i32;
-    /// Copies the last answer; returns its length.
+    /// Copies the last answer. Returns its length.
     #[link_name = "answer"]
     safe fn host_answer(out: *mut u8, len: usize) -> i32;
-    /// Reads a body; returns the number of bytes, or minus the length of a fault.
+    /// Reads a body. Returns the number of bytes, or minus the length of a fault.
     #[link_name = "read"]
     safe fn host_read(body: u32, out: *mut u8, len: usize) -> i32;
-    /// Gives a body up.
+    /// Drops a body.
     #[link_name = "close"]
     safe fn host_close(body: u32);
 }

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{HttpError, import};
 
-/// A response. Dropping it gives up what was not read.
+/// A response. Dropping it drops the unread rest.
 #[derive(Debug)]
 pub struct Response {
     head: HttpResponseHead,
@@ -37,7 +37,7 @@ impl Response {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// All headers whose values are text, in their order.
+    /// All headers whose values are text, in order.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.head.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }

@@ -1,4 +1,4 @@
-//! Takes the host's place in native programs: there is no network, unless a test gives the answers.
+//! Replaces the host in native programs. There is no network, unless a test gives the answers.
 
 use std::{
     cell::RefCell,
@@ -9,7 +9,7 @@ use std::{
 
 use portcullis_types::{GuestErrorKind, HttpAnswer, HttpFault, HttpRequestHead, HttpResponseHead};
 
-/// An answer that a test gives.
+/// A test's answer.
 #[derive(Debug, Clone)]
 pub struct HttpStandIn {
     status: u16,
@@ -39,12 +39,12 @@ thread_local! {
     static BODIES: RefCell<HashMap<u32, Cursor<Vec<u8>>>> = RefCell::default();
 }
 
-/// Runs a function on this thread, whose requests get these answers.
+/// Runs a function on this thread and gives its requests these answers.
 pub fn with_http<T>(
     answers: impl Fn(&HttpRequestHead, &[u8]) -> HttpStandIn + 'static,
     run: impl FnOnce() -> T,
 ) -> T {
-    /// Sets back what was there, also if the function panics.
+    /// Restores the earlier answers, also if the function panics.
     struct Restore(Option<Answers>);
 
     impl Drop for Restore {

@@ -70,9 +70,9 @@ pub(super) fn refused(error: &dyn Error, by_namespaces: bool) -> FromSession {
 }
 
 /// The canary, the binds, and the files that a session's tree has besides.
-type Parts = (Canary, Vec<Bind>, Vec<(PathBuf, String)>);
+type ConfinementParts = (Canary, Vec<Bind>, Vec<(PathBuf, String)>);
 
-fn parts(setup: &SessionSetup, mut handles: Vec<OwnedFd>) -> Result<Parts, Box<dyn Error>> {
+fn parts(setup: &SessionSetup, mut handles: Vec<OwnedFd>) -> Result<ConfinementParts, Box<dyn Error>> {
     let mut files = Vec::new();
     if setup.network {
         let certificates = handles.pop().ok_or("the certificates are missing")?;

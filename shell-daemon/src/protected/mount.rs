@@ -19,7 +19,7 @@ use rustix::{
 
 use super::{
     budget::{Budget, FolderQueue},
-    names::{Parts, RepositoryRoots, is_protected},
+    names::{PathParts, RepositoryRoots, is_protected},
     seen::{Contents, FileState, FolderStamp, SeenPath, file_time},
 };
 use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
@@ -332,7 +332,7 @@ impl ScannedMount {
 
     /// Whether a folder is part of a protected path. Paths in it are or may be protected.
     fn is_protected_part(&self, patterns: &ProtectedPaths, folder: &Path, within: &RepositoryRoots) -> bool {
-        let parts = Parts::of(folder);
+        let parts = PathParts::of(folder);
         patterns.is_prefix_of_protected(&parts.0)
             || patterns.covers(&parts.0).is_some()
             || self.repositories.contains(folder)

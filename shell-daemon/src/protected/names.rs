@@ -9,9 +9,9 @@ use rustix::fs::FileType;
 pub(super) struct RepositoryRoots(pub(super) Vec<usize>);
 
 /// The names of a path, as text.
-pub(super) struct Parts<'a>(pub(super) Vec<Cow<'a, str>>);
+pub(super) struct PathParts<'a>(pub(super) Vec<Cow<'a, str>>);
 
-impl<'a> Parts<'a> {
+impl<'a> PathParts<'a> {
     pub(super) fn of(path: &'a Path) -> Self {
         Self(path.iter().map(|part| part.to_string_lossy()).collect())
     }
@@ -19,7 +19,7 @@ impl<'a> Parts<'a> {
 
 impl RepositoryRoots {
     /// Whether `holds` is true for the rest of the path below any of the repositories.
-    pub(super) fn any(&self, parts: &Parts<'_>, holds: impl Fn(&[Cow<'_, str>]) -> bool) -> bool {
+    pub(super) fn any(&self, parts: &PathParts<'_>, holds: impl Fn(&[Cow<'_, str>]) -> bool) -> bool {
         self.0.iter().any(|depth| holds(&parts.0[*depth..]))
     }
 }
@@ -31,7 +31,7 @@ pub(super) fn is_protected(
     kind: FileType,
     within: &RepositoryRoots,
 ) -> bool {
-    let parts = Parts::of(path);
+    let parts = PathParts::of(path);
     if patterns.covers(&parts.0).is_some() {
         return true;
     }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    connection::{Connection, Id},
+    connection::{ClientConnection, Id},
     connections::ConnectionReport,
     daemon::Daemon,
     forwarder::Forwarder,
@@ -77,7 +77,7 @@ pub(super) struct SessionCommand {
 /// client may start the next command when it gets the end.
 pub(super) struct CommandPermits {
     pub(super) id: Id,
-    pub(super) connection: Weak<Connection>,
+    pub(super) connection: Weak<ClientConnection>,
     /// Permits: the session's turn, and one of the daemon's running commands.
     pub(super) _permits: [OwnedSemaphorePermit; 2],
 }

@@ -26,7 +26,7 @@ use super::{command::CommandControl, refusal::RefusalCode, session_thread::HeldS
 
 /// A call's handle to its connection.
 #[derive(Clone, Debug)]
-pub(super) struct ConnectionHandle(Arc<Connection>);
+pub(super) struct ConnectionHandle(Arc<ClientConnection>);
 
 impl ConnectionHandle {
     /// # Errors
@@ -41,14 +41,14 @@ impl ConnectionHandle {
         self.0.greeted.store(true, Ordering::Release);
     }
 
-    pub(super) fn connection(&self) -> &Arc<Connection> {
+    pub(super) fn connection(&self) -> &Arc<ClientConnection> {
         &self.0
     }
 }
 
 /// A client's connection, with its state of authentication.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ClientConnection {
     greeted: AtomicBool,
     /// Permits for the sessions that it may still start.
     pub(super) session_permits: Arc<Semaphore>,
@@ -65,7 +65,7 @@ struct OwnedByConnection {
     is_closed: bool,
 }
 
-impl Connection {
+impl ClientConnection {
     fn new(sessions: usize, cut: CancellationToken) -> Self {
         Self {
             greeted: AtomicBool::new(false),
@@ -169,7 +169,7 @@ pub(super) struct ConnectionIo {
     stream: UnixStream,
     /// Bytes that were read before HTTP/2 began.
     early: io::Cursor<Vec<u8>>,
-    connection: Arc<Connection>,
+    connection: Arc<ClientConnection>,
     greeting: Pin<Box<Sleep>>,
     /// Ready when the daemon hangs up.
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -188,14 +188,14 @@ impl ConnectionIo {
         Self {
             stream,
             early: io::Cursor::new(early),
-            connection: Arc::new(Connection::new(sessions, cut.clone())),
+            connection: Arc::new(ClientConnection::new(sessions, cut.clone())),
             greeting: Box::pin(tokio::time::sleep(token_timeout)),
             cut: Box::pin(cut.cancelled_owned()),
             _permit: permit,
         }
     }
 
-    pub(super) fn connection(&self) -> &Arc<Connection> {
+    pub(super) fn connection(&self) -> &Arc<ClientConnection> {
         &self.connection
     }
 

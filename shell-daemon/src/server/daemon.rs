@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error,
+    DaemonConfig, DaemonError, Token, connection::ClientConnection, error::DaemonError as Error,
     health::ProvenPosture, refusal::RefusalCode, session_egress::SharedSessionEgress,
     session_thread::ShellProof,
 };
@@ -39,7 +39,7 @@ pub(super) struct Daemon {
     pub(super) connections: Arc<Semaphore>,
     pub(super) sessions: Arc<Semaphore>,
     pub(super) commands: Arc<Semaphore>,
-    known: Mutex<Vec<Weak<Connection>>>,
+    known: Mutex<Vec<Weak<ClientConnection>>>,
     /// Cancelled once no new work is accepted.
     pub(super) stopping: CancellationToken,
     /// Cancelled when all remaining connections are closed.
@@ -94,7 +94,7 @@ impl Daemon {
         place.ok_or_else(|| RefusalCode::Mounts.because(format!("the mount `{mount}` is not there")))
     }
 
-    pub(super) fn know(&self, connection: &Arc<Connection>) {
+    pub(super) fn know(&self, connection: &Arc<ClientConnection>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|connection| connection.strong_count() > 0);
         known.push(Arc::downgrade(connection));

@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     command::{CommandControl, SessionCommand},
-    connection::{Connection, Id},
+    connection::{ClientConnection, Id},
     creation::{MountPath, SessionAccess},
     forwarder::Forwarder,
     report::report,
@@ -80,7 +80,7 @@ pub(super) enum SessionLife {
 /// The data of a session's thread besides the session.
 pub(super) struct SessionContext {
     pub(super) id: Id,
-    pub(super) connection: Weak<Connection>,
+    pub(super) connection: Weak<ClientConnection>,
     pub(super) idle_timeout: Duration,
     pub(super) shell: ShellProof,
     /// Permits, released when no process of the session is left.

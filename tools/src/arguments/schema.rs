@@ -20,7 +20,7 @@ use super::{
     references::spell_out_references,
     repair::{RepairResult, RepairScope, has_whole_float, repair, reread},
     rewrite::{ValueEdit, rewrite},
-    tree::{ParsedTree, Tree, Trees},
+    tree::{ParsedTree, JsonTree, JsonTrees},
     view::{SchemaView, Types},
 };
 
@@ -33,7 +33,7 @@ use super::{
 pub struct ArgumentSchema {
     /// The schema, with its references spelled out.
     schema: Value,
-    validator: Validator<Trees>,
+    validator: Validator<JsonTrees>,
     known_keys: KnownKeys,
     /// The roles of the arguments, for examples.
     roles: Vec<ArgumentRole>,
@@ -55,7 +55,7 @@ impl ArgumentSchema {
         }
         let mut with_ranges = written.clone();
         spell_out_formats(&mut with_ranges);
-        let validator = jsonschema::options_for::<Trees>()
+        let validator = jsonschema::options_for::<JsonTrees>()
             .with_draft(Draft::Draft202012)
             .offline()
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
@@ -84,7 +84,7 @@ impl ArgumentSchema {
         let is_of_use = text != "{}"
             && text.len() <= MAX_EXAMPLE_BYTES
             && !text.chars().any(is_deceptive)
-            && self.validator.is_valid(&Tree::of(&example));
+            && self.validator.is_valid(&JsonTree::of(&example));
         is_of_use.then_some(example)
     }
 
@@ -111,15 +111,15 @@ impl ArgumentSchema {
         };
         changes.ignore_unknown(members, &self.known_keys);
 
-        let mut valid = self.validator.is_valid(&Tree::of(&value));
+        let mut valid = self.validator.is_valid(&JsonTree::of(&value));
         if repairs == Repairs::Allowed && (!valid || has_whole_float(&value)) {
             let scope = if valid { RepairScope::WholeNumbers } else { RepairScope::Everything };
             changes.take(repair(&mut value, &self.schema, scope));
-            valid = self.validator.is_valid(&Tree::of(&value));
+            valid = self.validator.is_valid(&JsonTree::of(&value));
         }
         let mut faults = ArgumentFaults::default();
         if !valid {
-            let tree = Tree::of(&value);
+            let tree = JsonTree::of(&value);
             faults.collect(&self.schema, self.validator.iter_errors(&tree));
         }
         self.refuse(faults)?;
@@ -129,8 +129,8 @@ impl ArgumentSchema {
     /// Whether a text fits unchanged, with nothing to repair or to leave out. This is the fast path of most
     /// calls and copies hardly anything.
     fn fits(&self, text: &str) -> bool {
-        let Some(ParsedTree { tree, has_whole_float: false }) = Tree::read(text) else { return false };
-        let Tree::Object(members) = &tree else { return false };
+        let Some(ParsedTree { tree, has_whole_float: false }) = JsonTree::read(text) else { return false };
+        let JsonTree::Object(members) = &tree else { return false };
         self.known_keys.all(members.names()) && self.validator.is_valid(&tree)
     }
 

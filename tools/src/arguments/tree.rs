@@ -17,23 +17,23 @@ use super::decode::{MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH};
 
 /// A JSON value.
 #[derive(Debug)]
-pub(super) enum Tree<'t> {
+pub(super) enum JsonTree<'t> {
     Null,
     Bool(bool),
     Number(Number),
     Text(Cow<'t, str>),
-    Array(Vec<Tree<'t>>),
+    Array(Vec<JsonTree<'t>>),
     Object(Members<'t>),
 }
 
-/// The result of [`Tree::read`].
+/// The result of [`JsonTree::read`].
 pub(super) struct ParsedTree<'t> {
-    pub(super) tree: Tree<'t>,
+    pub(super) tree: JsonTree<'t>,
     /// Whether it contains a whole number in float notation, such as 5.0.
     pub(super) has_whole_float: bool,
 }
 
-impl<'t> Tree<'t> {
+impl<'t> JsonTree<'t> {
     /// Parses a text; none if strict decoding would refuse it, for any reason.
     pub(super) fn read(text: &'t str) -> Option<ParsedTree<'t>> {
         if text.len() > MAX_ARGUMENT_BYTES {
@@ -68,7 +68,7 @@ impl<'t> Tree<'t> {
             Self::Bool(value) => Value::Bool(*value),
             Self::Number(number) => Value::Number(number.clone()),
             Self::Text(text) => Value::String(text.as_ref().to_owned()),
-            Self::Array(items) => items.iter().map(Tree::value).collect(),
+            Self::Array(items) => items.iter().map(JsonTree::value).collect(),
             Self::Object(Members(members)) => {
                 members.iter().map(|(name, value)| (name.as_ref().to_owned(), value.value())).collect()
             }
@@ -78,11 +78,11 @@ impl<'t> Tree<'t> {
 
 /// The members of an object. More than [`MAX_UNSORTED_MEMBERS`] are sorted by name.
 #[derive(Debug)]
-pub(super) struct Members<'t>(Vec<(Cow<'t, str>, Tree<'t>)>);
+pub(super) struct Members<'t>(Vec<(Cow<'t, str>, JsonTree<'t>)>);
 
 impl<'t> Members<'t> {
     /// None if a name occurs twice.
-    fn new(mut members: Vec<(Cow<'t, str>, Tree<'t>)>) -> Option<Self> {
+    fn new(mut members: Vec<(Cow<'t, str>, JsonTree<'t>)>) -> Option<Self> {
         let unique = if members.len() > MAX_UNSORTED_MEMBERS {
             members.sort_by(|(one, _), (other, _)| one.cmp(other));
             members.windows(2).all(|pair| pair[0].0 != pair[1].0)
@@ -100,7 +100,7 @@ impl<'t> Members<'t> {
         self.0.iter().map(|(name, _)| name.as_ref())
     }
 
-    fn get(&self, name: &str) -> Option<&Tree<'t>> {
+    fn get(&self, name: &str) -> Option<&JsonTree<'t>> {
         let index = if self.0.len() > MAX_UNSORTED_MEMBERS {
             self.0.binary_search_by(|(other, _)| other.as_ref().cmp(name)).ok()?
         } else {
@@ -130,67 +130,67 @@ impl TreeReader<'_> {
 }
 
 impl<'de> DeserializeSeed<'de> for TreeReader<'_> {
-    type Value = Tree<'de>;
+    type Value = JsonTree<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<JsonTree<'de>, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for TreeReader<'_> {
-    type Value = Tree<'de>;
+    type Value = JsonTree<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Tree<'de>, E> {
-        Ok(Tree::Null)
+    fn visit_unit<E>(self) -> Result<JsonTree<'de>, E> {
+        Ok(JsonTree::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Tree<'de>, E> {
-        Ok(Tree::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<JsonTree<'de>, E> {
+        Ok(JsonTree::Bool(value))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Tree<'de>, E> {
-        Ok(Tree::Number(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<JsonTree<'de>, E> {
+        Ok(JsonTree::Number(value.into()))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Tree<'de>, E> {
-        Ok(Tree::Number(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<JsonTree<'de>, E> {
+        Ok(JsonTree::Number(value.into()))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Tree<'de>, E> {
+    fn visit_f64<E: Error>(self, value: f64) -> Result<JsonTree<'de>, E> {
         if value.fract() == 0.0 {
             self.has_whole_float.set(true);
         }
-        Number::from_f64(value).map(Tree::Number).ok_or_else(|| E::custom("number out of range"))
+        Number::from_f64(value).map(JsonTree::Number).ok_or_else(|| E::custom("number out of range"))
     }
 
-    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Tree<'de>, E> {
-        Ok(Tree::Text(Cow::Borrowed(value)))
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<JsonTree<'de>, E> {
+        Ok(JsonTree::Text(Cow::Borrowed(value)))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Tree<'de>, E> {
-        Ok(Tree::Text(Cow::Owned(value.to_owned())))
+    fn visit_str<E>(self, value: &str) -> Result<JsonTree<'de>, E> {
+        Ok(JsonTree::Text(Cow::Owned(value.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<JsonTree<'de>, A::Error> {
         let inner = self.deeper()?;
         let mut array = Vec::new();
         while let Some(item) = items.next_element_seed(inner)? {
             array.push(item);
         }
-        Ok(Tree::Array(array))
+        Ok(JsonTree::Array(array))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<JsonTree<'de>, A::Error> {
         let inner = self.deeper()?;
         let mut members = Vec::new();
         while let Some(MemberName(name)) = entries.next_key()? {
             members.push((name, entries.next_value_seed(inner)?));
         }
-        Members::new(members).map(Tree::Object).ok_or_else(|| A::Error::custom("duplicate key"))
+        Members::new(members).map(JsonTree::Object).ok_or_else(|| A::Error::custom("duplicate key"))
     }
 }
 
@@ -222,10 +222,10 @@ impl<'de> Visitor<'de> for NameVisitor {
 }
 
 /// The validator's value type for trees.
-pub(super) struct Trees;
+pub(super) struct JsonTrees;
 
-impl Json for Trees {
-    type Node<'a> = &'a Tree<'a>;
+impl Json for JsonTrees {
+    type Node<'a> = &'a JsonTree<'a>;
     type PreparedKey = String;
     type StringBuffer = ();
 
@@ -234,69 +234,69 @@ impl Json for Trees {
     }
 
     fn with_string_node<T>((): &mut (), string: &str, f: impl FnOnce(Self::Node<'_>) -> T) -> T {
-        f(&Tree::Text(Cow::Borrowed(string)))
+        f(&JsonTree::Text(Cow::Borrowed(string)))
     }
 }
 
-impl<'a> Node<'a, Trees> for &'a Tree<'a> {
+impl<'a> Node<'a, JsonTrees> for &'a JsonTree<'a> {
     type Object = &'a Members<'a>;
-    type Array = &'a [Tree<'a>];
+    type Array = &'a [JsonTree<'a>];
     type Number = &'a Number;
 
     fn as_object(&self) -> Option<&'a Members<'a>> {
         match self {
-            Tree::Object(members) => Some(members),
+            JsonTree::Object(members) => Some(members),
             _ => None,
         }
     }
 
-    fn as_array(&self) -> Option<&'a [Tree<'a>]> {
+    fn as_array(&self) -> Option<&'a [JsonTree<'a>]> {
         match self {
-            Tree::Array(items) => Some(items),
+            JsonTree::Array(items) => Some(items),
             _ => None,
         }
     }
 
     fn as_string(&self) -> Option<Cow<'a, str>> {
         match self {
-            Tree::Text(text) => Some(Cow::Borrowed(text)),
+            JsonTree::Text(text) => Some(Cow::Borrowed(text)),
             _ => None,
         }
     }
 
     fn as_number(&self) -> Option<&'a Number> {
         match self {
-            Tree::Number(number) => Some(number),
+            JsonTree::Number(number) => Some(number),
             _ => None,
         }
     }
 
     fn as_boolean(&self) -> Option<bool> {
         match self {
-            Tree::Bool(value) => Some(*value),
+            JsonTree::Bool(value) => Some(*value),
             _ => None,
         }
     }
 
     fn is_null(&self) -> bool {
-        matches!(self, Tree::Null)
+        matches!(self, JsonTree::Null)
     }
 
     fn json_type(&self) -> JsonType {
         match self {
-            Tree::Null => JsonType::Null,
-            Tree::Bool(_) => JsonType::Boolean,
-            Tree::Number(_) => JsonType::Number,
-            Tree::Text(_) => JsonType::String,
-            Tree::Array(_) => JsonType::Array,
-            Tree::Object(_) => JsonType::Object,
+            JsonTree::Null => JsonType::Null,
+            JsonTree::Bool(_) => JsonType::Boolean,
+            JsonTree::Number(_) => JsonType::Number,
+            JsonTree::Text(_) => JsonType::String,
+            JsonTree::Array(_) => JsonType::Array,
+            JsonTree::Object(_) => JsonType::Object,
         }
     }
 
     fn equals_value(&self, expected: &Value) -> bool {
         match (self, expected) {
-            (Tree::Text(text), Value::String(expected)) => text == expected,
-            (Tree::Text(_), _) | (_, Value::String(_)) => false,
+            (JsonTree::Text(text), Value::String(expected)) => text == expected,
+            (JsonTree::Text(_), _) | (_, Value::String(_)) => false,
             _ => jsonschema::json::cmp::equal(&self.value(), expected),
         }
     }
@@ -306,12 +306,12 @@ impl<'a> Node<'a, Trees> for &'a Tree<'a> {
     }
 
     fn identity(&self) -> Option<NodeIdentity> {
-        Some(NodeIdentity::new(std::ptr::from_ref::<Tree<'a>>(self).addr()))
+        Some(NodeIdentity::new(std::ptr::from_ref::<JsonTree<'a>>(self).addr()))
     }
 }
 
-impl<'a> Object<'a, Trees> for &'a Members<'a> {
-    type Node = &'a Tree<'a>;
+impl<'a> Object<'a, JsonTrees> for &'a Members<'a> {
+    type Node = &'a JsonTree<'a>;
     type MemberName = &'a str;
     type MembersIter = MembersIter<'a>;
 
@@ -319,7 +319,7 @@ impl<'a> Object<'a, Trees> for &'a Members<'a> {
         self.0.len()
     }
 
-    fn get(&self, key: &String) -> Option<&'a Tree<'a>> {
+    fn get(&self, key: &String) -> Option<&'a JsonTree<'a>> {
         (*self).get(key.as_str())
     }
 
@@ -329,25 +329,25 @@ impl<'a> Object<'a, Trees> for &'a Members<'a> {
 }
 
 /// Iterator over names and values.
-pub(super) struct MembersIter<'a>(std::slice::Iter<'a, (Cow<'a, str>, Tree<'a>)>);
+pub(super) struct MembersIter<'a>(std::slice::Iter<'a, (Cow<'a, str>, JsonTree<'a>)>);
 
 impl<'a> Iterator for MembersIter<'a> {
-    type Item = (&'a str, &'a Tree<'a>);
+    type Item = (&'a str, &'a JsonTree<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         self.0.next().map(|(name, value)| (name.as_ref(), value))
     }
 }
 
-impl<'a> Array<'a, Trees> for &'a [Tree<'a>] {
-    type Node = &'a Tree<'a>;
-    type ElementsIter = std::slice::Iter<'a, Tree<'a>>;
+impl<'a> Array<'a, JsonTrees> for &'a [JsonTree<'a>] {
+    type Node = &'a JsonTree<'a>;
+    type ElementsIter = std::slice::Iter<'a, JsonTree<'a>>;
 
     fn len(&self) -> usize {
-        <[Tree<'_>]>::len(self)
+        <[JsonTree<'_>]>::len(self)
     }
 
-    fn elements(&self) -> std::slice::Iter<'a, Tree<'a>> {
+    fn elements(&self) -> std::slice::Iter<'a, JsonTree<'a>> {
         (*self).iter()
     }
 }
@@ -360,10 +360,10 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str) {
-        let read = Tree::read(text).map(|read| read.tree.value());
+        let read = JsonTree::read(text).map(|read| read.tree.value());
         assert_eq!(read, decode_strict(text).ok(), "{text}");
         if let Some(value) = read {
-            assert_eq!(Tree::of(&value).value(), value, "{text}");
+            assert_eq!(JsonTree::of(&value).value(), value, "{text}");
         }
     }
 
@@ -408,7 +408,7 @@ mod tests {
         for (text, expected) in
             [("[1,2.5]", false), ("[{\"a\":[1.0]}]", true), ("1e2", true), ("-0.0", true), ("\"1.0\"", false)]
         {
-            let read = Tree::read(text).expect("JSON");
+            let read = JsonTree::read(text).expect("JSON");
             assert_eq!(read.has_whole_float, expected, "{text}");
         }
     }
@@ -449,14 +449,14 @@ mod tests {
         ];
         let mut fitting = 0;
         for schema in &schemas {
-            let trees = jsonschema::options_for::<Trees>().build(schema).expect("compiles");
+            let trees = jsonschema::options_for::<JsonTrees>().build(schema).expect("compiles");
             let plain = jsonschema::validator_for(schema).expect("compiles");
             for value in &values {
                 let text = value.to_string();
-                let read = Tree::read(&text).expect("JSON");
+                let read = JsonTree::read(&text).expect("JSON");
                 let expected = plain.is_valid(value);
                 assert_eq!(trees.is_valid(&read.tree), expected, "{schema} of {text}");
-                let tree = Tree::of(value);
+                let tree = JsonTree::of(value);
                 let said = |errors: jsonschema::ErrorIterator<'_>| -> Vec<String> {
                     errors.map(|error| format!("{} {error}", error.instance_path())).collect()
                 };

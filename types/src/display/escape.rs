@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthChar as _;
 
 /// Shows at most 256 characters of a text, with deceptive ones escaped.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown<'a>(pub &'a str);
+pub struct EscapedText<'a>(pub &'a str);
 
 /// The length of untrusted text that an error repeats.
 const MAX_SHOWN_CHARS: usize = 256;
@@ -19,7 +19,7 @@ const MAX_SHOWN_CHARS: usize = 256;
 /// The most combining marks on one readable character: more would paint over the lines around it.
 const MAX_MARKS: usize = 4;
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut escaper = Escaper::default();
         for (index, character) in self.0.chars().enumerate() {
@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn control_and_bidi_characters_are_escaped() {
-        assert_eq!(Shown("a/ü 'b'").to_string(), "a/ü 'b'");
-        assert_eq!(Shown("a\u{1b}[2J\u{202e}b\n").to_string(), "a\\u{1b}[2J\\u{202e}b\\u{a}");
+        assert_eq!(EscapedText("a/ü 'b'").to_string(), "a/ü 'b'");
+        assert_eq!(EscapedText("a\u{1b}[2J\u{202e}b\n").to_string(), "a\\u{1b}[2J\\u{202e}b\\u{a}");
         let text = "rm \u{1b}[2K\u{202e}txt.exe\u{200b}\r\nä";
         assert_eq!(shown(text), "rm \\u{1b}[2K\\u{202e}txt.exe\\u{200b}\\u{d}\\u{a}ä");
-        assert_eq!(Shown(&"x".repeat(300)).to_string(), format!("{}…", "x".repeat(256)));
+        assert_eq!(EscapedText(&"x".repeat(300)).to_string(), format!("{}…", "x".repeat(256)));
     }
 
     #[test]

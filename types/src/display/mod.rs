@@ -10,4 +10,4 @@ mod escape;
 pub mod framed;
 pub mod text;
 
-pub use escape::{Shown, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
+pub use escape::{EscapedText, escape_for_display, is_deceptive, is_invisible, is_right_to_left};

@@ -35,7 +35,7 @@ pub(crate) struct ToolCrate {
 
 /// The used part of `cargo metadata`.
 #[derive(Deserialize)]
-struct Metadata {
+struct CargoMetadata {
     packages: Vec<PackageMetadata>,
     resolve: Option<Resolve>,
     target_directory: PathBuf,
@@ -74,7 +74,7 @@ impl ToolCrate {
                 (answer.ok_or(AuthorError::Cargo { what: "the crate cannot be resolved" })?, false)
             }
         };
-        let metadata: Metadata =
+        let metadata: CargoMetadata =
             serde_json::from_slice(&answer).map_err(|source| AuthorError::Metadata { source })?;
         let root = metadata.resolve.and_then(|resolve| resolve.root).ok_or_else(no_crate)?;
         let package = metadata.packages.into_iter().find(|it| it.id == root).ok_or_else(no_crate)?;
