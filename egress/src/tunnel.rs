@@ -60,7 +60,7 @@ impl Default for TunnelLimits {
 #[derive(Clone, Debug, Default)]
 pub struct TunnelWatch(Arc<Mutex<TunnelFacts>>);
 
-/// What is known of a tunnel.
+/// The facts about a tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunnelFacts {
     /// The host that the client asked for, in lower case, and the port; none if its request could not be read.
@@ -111,7 +111,7 @@ impl TunnelEnd {
 }
 
 impl TunnelWatch {
-    /// What is known now.
+    /// The facts so far.
     #[must_use]
     pub fn facts(&self) -> TunnelFacts {
         self.lock().clone()

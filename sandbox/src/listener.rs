@@ -1,4 +1,4 @@
-//! What a call tells its observer while it runs: progress and partial results, through a bounded queue.
+//! Progress and partial results of a running call, sent to its observer through a bounded queue.
 
 use std::sync::{
     Arc,

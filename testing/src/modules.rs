@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// Copy of the cache that the first world filled.
 static KEPT: Mutex<Option<TempDir>> = Mutex::new(None);
 
-/// What later worlds have compiled besides, under the same key: modules that are compiled at their first
+/// Modules that later worlds have compiled, under the same key: modules that are compiled at their first
 /// call. They are large, so only worlds that ask for them get copies.
 static COMPILED_LATER: Mutex<Option<TempDir>> = Mutex::new(None);
 

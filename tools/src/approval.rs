@@ -73,8 +73,7 @@ pub struct ApprovalRequest {
     pub arguments: String,
     /// The grant of the call.
     pub grant: Grant,
-    /// What each step of the call may touch, if the call is an operation made of steps. The operation's own
-    /// grant is then empty.
+    /// The grant of each step, if the call is an operation. The operation's own grant is then empty.
     pub steps: Vec<StepGrant>,
     /// The digest of the policy in force, module hashes included. An approval kept for further calls holds
     /// under this digest only.

@@ -100,7 +100,7 @@ pub(crate) struct OperationStep {
     pub(crate) response: Option<FetchedResponse>,
 }
 
-/// What the steps of an operation take over from its call.
+/// The parts of an operation's call that its steps take over.
 pub(crate) struct OperationContext {
     /// The id that joins the rows of the call and its steps.
     pub(crate) operation_id: Option<Text>,

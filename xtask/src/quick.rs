@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{command, run};
 
-/// What changes every crate.
+/// The files whose change affects every crate.
 const OF_ALL: [&str; 4] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
 
 /// Checks the format, then the lints, then runs the repository's rules and the unit tests of what changed.

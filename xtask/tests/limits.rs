@@ -340,7 +340,7 @@ fn definitions(text: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// What an expression comes to, as far as constants of this workspace are written.
+/// The value of an expression, in the forms that constants of this workspace have.
 fn values(expression: &str, constants: &Constants) -> Option<Vec<Value>> {
     let expression = expression.trim();
     if let Some(elements) = expression.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {

@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SearchSettings {
-    /// Who is asked.
+    /// The search provider.
     pub provider: SearchProvider,
     /// The address that is asked. Default: the provider's own, if it has one.
     pub url: SearchUrl,

@@ -1,4 +1,4 @@
-//! What the documents say of shipped values, against the values.
+//! The documents' numbers and lists against the shipped values.
 
 use std::{fs, path::Path};
 

@@ -29,7 +29,7 @@ pub struct ModuleApproval<'a> {
 /// A difference to the approved state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What changed: `module`, or the name of a fact of [`DeclarationFacts::facts`].
+    /// The change: `module`, or the name of a fact of [`DeclarationFacts::facts`].
     pub what: String,
     /// The approved value.
     pub before: String,

@@ -35,7 +35,7 @@ async fn search(registry: &ToolRegistry, arguments: Value) -> CallOutcome {
     CallOutcome::of(registry, "web_search", arguments).await
 }
 
-/// What a call by a caller without an approver gets.
+/// The outcome of a call by a caller without an approver.
 async fn unapproved(registry: &ToolRegistry, arguments: &Value) -> CallOutcome {
     let caller = Caller::new("tester", "run");
     CallOutcome(registry.execute_with_policy(new_call("web_search", arguments.to_string()), &caller).await)

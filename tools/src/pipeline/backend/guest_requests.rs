@@ -37,7 +37,7 @@ pub(super) struct GuestRequests<'a> {
     declared: DeclaredHosts,
     made: usize,
     next: u32,
-    /// What has not been read yet of each open response.
+    /// The unread rest of each open response.
     open: HashMap<u32, bytes::Bytes>,
     /// The secrets that the requests have sent.
     secrets: BTreeSet<Text>,
