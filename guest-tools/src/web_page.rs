@@ -29,7 +29,7 @@ use self::{
     kind::{BodyKind, MediaType},
     links::Links,
     markdown::Style,
-    tree::{ROOT, HtmlTree},
+    tree::{HtmlTree, ROOT},
 };
 
 /// A body as a server sent it.

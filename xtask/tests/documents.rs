@@ -31,8 +31,17 @@ fn sources() -> BTreeMap<String, String> {
         for entry in fs::read_dir(&folder).expect("readable") {
             let path = entry.expect("readable").path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            let is_left_out =
-                ["target", ".git", "node_modules", "tests", "testing", "xtask", "fuzz", "benches", "generated"];
+            let is_left_out = [
+                "target",
+                ".git",
+                "node_modules",
+                "tests",
+                "testing",
+                "xtask",
+                "fuzz",
+                "benches",
+                "generated",
+            ];
             if path.is_dir() && !is_left_out.contains(&&*name) {
                 folders.push(path);
             } else if name.ends_with(".rs") && name != "tests.rs" && !name.starts_with("hostile_") {
@@ -48,7 +57,9 @@ fn sources() -> BTreeMap<String, String> {
 
 /// The text literals that follow each occurrence of `before`.
 fn literals<'t>(text: &'t str, before: &str) -> impl Iterator<Item = &'t str> {
-    text.split(before).skip(1).filter_map(|rest| Some(rest.trim_start().strip_prefix('"')?.split_once('"')?.0))
+    text.split(before)
+        .skip(1)
+        .filter_map(|rest| Some(rest.trim_start().strip_prefix('"')?.split_once('"')?.0))
 }
 
 fn is_code(text: &str) -> bool {
@@ -120,7 +131,8 @@ fn the_list_of_changes_names_every_protocol() {
     let names: Vec<&str> = literals(body.expect("the enumeration").0, " = ").collect();
     assert!(names.len() > 3, "{names:?}");
     let changes = read("CHANGELOG.md").to_lowercase();
-    let line = changes.lines().find(|line| line.starts_with("- `portcullis agent \"prompt\"`")).expect("a line");
+    let line =
+        changes.lines().find(|line| line.starts_with("- `portcullis agent \"prompt\"`")).expect("a line");
     for name in names {
         assert!(line.contains(name), "CHANGELOG.md does not name {name}: {line}");
     }

@@ -140,13 +140,28 @@ const SENTENCES: [(&str, &str, &str, &str); 22] = [
     ("docs/mcp.md", " KiB, {} headers", "MAX_HEADERS", "mcp/src/http/listen.rs"),
     ("docs/mcp.md", "| data that a client leaves unread | {},", "UNACKNOWLEDGED", "mcp/src/http/listen.rs"),
     ("docs/limits.md", "names none (`command_timeout`) | {} |", "TIMEOUT", "tools/src/shell/tool.rs"),
-    ("docs/mcp.md", "reports nothing for {}, a client", "HEARTBEAT_INTERVAL", "tools/src/pipeline/heartbeat.rs"),
+    (
+        "docs/mcp.md",
+        "reports nothing for {}, a client",
+        "HEARTBEAT_INTERVAL",
+        "tools/src/pipeline/heartbeat.rs",
+    ),
     ("docs/policy.md", "more than {} private entries", "MAX_PRIVATE_ENTRIES", "sandbox/src/links.rs"),
     ("SECURITY.md", "more than {} private entries", "MAX_PRIVATE_ENTRIES", "sandbox/src/links.rs"),
     ("docs/policy.md", "or not within {} |", "FIRST_SEARCH_WAIT", "sandbox/src/links.rs"),
     ("SECURITY.md", "does not end within {}, or", "FIRST_SEARCH_WAIT", "sandbox/src/links.rs"),
-    ("docs/audit.md", "makes more than {} requests |", "MAX_REQUESTS", "tools/src/pipeline/backend/guest_requests.rs"),
-    ("docs/audit.md", "has {} unread responses |", "MAX_OPEN_RESPONSES", "tools/src/pipeline/backend/guest_requests.rs"),
+    (
+        "docs/audit.md",
+        "makes more than {} requests |",
+        "MAX_REQUESTS",
+        "tools/src/pipeline/backend/guest_requests.rs",
+    ),
+    (
+        "docs/audit.md",
+        "has {} unread responses |",
+        "MAX_OPEN_RESPONSES",
+        "tools/src/pipeline/backend/guest_requests.rs",
+    ),
     ("docs/audit.md", "the result has more than {} |", "MAX_FINAL_FRAME_BYTES", "types/src/frame.rs"),
 ];
 

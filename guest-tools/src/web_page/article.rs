@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     markup,
-    tree::{NodeData, NodeId, ROOT, HtmlTree, WalkEvent},
+    tree::{HtmlTree, NodeData, NodeId, ROOT, WalkEvent},
 };
 
 /// The longest page that the extractor reads, in bytes of cleaned markup. The extractor's tree takes about

@@ -3,7 +3,7 @@
 
 use super::{
     hidden::is_hidden,
-    tree::{NodeData, NodeId, ROOT, HtmlTree},
+    tree::{HtmlTree, NodeData, NodeId, ROOT},
 };
 
 /// Elements without readable content.

@@ -2,7 +2,7 @@
 //!
 //! Style sheets are not read. Text that only a style sheet hides stays.
 
-use super::tree::{NodeId, HtmlTree};
+use super::tree::{HtmlTree, NodeId};
 
 /// The attributes that can hide an element.
 pub(super) const HIDING: [&str; 4] = ["hidden", "aria-hidden", "style", "popover"];

@@ -9,7 +9,7 @@ use super::{
     escape::{code_span, escape_label, escape_target, longest_run, push_escaped},
     links::Links,
     table::{HtmlTable, is_layout},
-    tree::{NodeData, NodeId, HtmlTree, WalkEvent},
+    tree::{HtmlTree, NodeData, NodeId, WalkEvent},
 };
 
 /// The form of the output.

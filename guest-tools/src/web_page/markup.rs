@@ -3,7 +3,7 @@
 use super::{
     characters::visible,
     links::Links,
-    tree::{NodeData, ROOT, HtmlTree, VOID, WalkEvent},
+    tree::{HtmlTree, NodeData, ROOT, VOID, WalkEvent},
 };
 
 /// The attributes that the format `html` keeps. The others serve scripts and styles.

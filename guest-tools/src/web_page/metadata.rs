@@ -4,7 +4,7 @@ use std::iter;
 
 use super::{
     tokens::Attribute,
-    tree::{NodeData, NodeId, ROOT, HtmlTree},
+    tree::{HtmlTree, NodeData, NodeId, ROOT},
 };
 
 /// How many `<meta>` elements the extractor gets.

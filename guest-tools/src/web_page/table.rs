@@ -2,7 +2,7 @@
 
 use super::{
     markdown::Style,
-    tree::{NodeId, HtmlTree, WalkEvent},
+    tree::{HtmlTree, NodeId, WalkEvent},
 };
 
 /// The most columns that a `colspan` is filled up to.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{duckduckgo, refusal};
-use crate::web_page::tree::{ROOT, HtmlTree};
+use crate::web_page::tree::{HtmlTree, ROOT};
 
 /// The most results of an answer that are examined. Providers send up to about 50.
 pub(super) const MAX_CONSIDERED: usize = 1_000;

@@ -4,7 +4,7 @@
 use url::Url;
 
 use super::answer::{MAX_CONSIDERED, ProviderAnswer, ProviderResult};
-use crate::web_page::tree::{NodeId, HtmlTree};
+use crate::web_page::tree::{HtmlTree, NodeId};
 
 /// The base of the page's relative links.
 const BASE: &str = "https://duckduckgo.com/";

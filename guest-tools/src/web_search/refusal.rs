@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::web_page::{
     characters::one_line,
-    tree::{ROOT, HtmlTree},
+    tree::{HtmlTree, ROOT},
 };
 
 /// The longest message, in bytes.

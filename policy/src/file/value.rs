@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_types::{SafetyTier, EscapedText, ToolName};
+use portcullis_types::{EscapedText, SafetyTier, ToolName};
 
 use crate::{
     Approval, MemoryBytes, OutputBytes,
@@ -137,7 +137,10 @@ fn parse_size(text: &str) -> Result<i128, String> {
 /// Parses a duration of whole milliseconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| {
-        format!("\"{}\" is no duration ({error}): write such as \"20s\", \"500ms\" or \"10m\"", EscapedText(text))
+        format!(
+            "\"{}\" is no duration ({error}): write such as \"20s\", \"500ms\" or \"10m\"",
+            EscapedText(text)
+        )
     })?;
     if duration.subsec_nanos() % 1_000_000 != 0 {
         return Err(format!("\"{}\" is finer than a millisecond", EscapedText(text)));

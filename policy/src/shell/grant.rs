@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_types::{RoleKind, ShellPosture, EscapedText};
+use portcullis_types::{EscapedText, RoleKind, ShellPosture};
 use serde::Serialize;
 
 use crate::{
@@ -96,8 +96,11 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
         ),
         CommandRefusal::NotAllowed { program } => {
             let lists: Vec<String> = rules.allowed().map(|list| listed(&list)).collect();
-            let hint =
-                format!("`{}` is not allowed; allowed: {}", EscapedText(program), lists.join("; and of these: "));
+            let hint = format!(
+                "`{}` is not allowed; allowed: {}",
+                EscapedText(program),
+                lists.join("; and of these: ")
+            );
             ("shell.allow".to_owned(), hint)
         }
         CommandRefusal::Operator(operator) => {

@@ -20,7 +20,7 @@ use super::{
     references::spell_out_references,
     repair::{RepairResult, RepairScope, has_whole_float, repair, reread},
     rewrite::{ValueEdit, rewrite},
-    tree::{ParsedTree, JsonTree, JsonTrees},
+    tree::{JsonTree, JsonTrees, ParsedTree},
     view::{SchemaView, Types},
 };
 

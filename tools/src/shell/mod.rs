@@ -30,4 +30,4 @@ pub use failure::SidecarError;
 pub(crate) use networked::{NetworkedSession, NetworkedSessions, end_all, end_all_blocking};
 pub use sidecar::{LayerHealth, Sidecar, SidecarHealth};
 pub use tool::{BashTool, SHELL_EXEC};
-pub(crate) use tool::{ShellRun, ShellCallContext};
+pub(crate) use tool::{ShellCallContext, ShellRun};

@@ -83,10 +83,8 @@ fn interrupted(
         "timeout" => {
             ToolError::timeout(killed(&format!("the command did not end within {:?}", context.time_limit)))
         }
-        "processes" => {
-            limit(&format!("the command had more than {} processes", context.processes))
-                .with_code("too_many_processes")
-        }
+        "processes" => limit(&format!("the command had more than {} processes", context.processes))
+            .with_code("too_many_processes"),
         "memory" => limit(&format!("the command and its jobs had more than {} of memory", context.memory))
             .with_code("too_much_memory"),
         "hidden" => limit(

@@ -303,7 +303,8 @@ impl SidecarSessions {
             self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
         let posture = created.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
         // Dropping it on refusal ends the session.
-        let session = Session::new(created.session_id, owner, posture.clone(), self.client(), settings.labels);
+        let session =
+            Session::new(created.session_id, owner, posture.clone(), self.client(), settings.labels);
         if let Some(least) = least
             && !posture.posture.parse::<portcullis_types::ShellPosture>().is_ok_and(|found| found >= least)
         {

@@ -142,11 +142,8 @@ impl BashTool {
     async fn attempt(&self, call: ShellCallContext<'_>) -> Result<ShellRun, ToolError> {
         let input = ShellArguments::deserialize(call.args)
             .map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
-        let shell = call
-            .grant
-            .shell
-            .as_ref()
-            .ok_or_else(|| ToolError::internal("a command was granted no shell"))?;
+        let shell =
+            call.grant.shell.as_ref().ok_or_else(|| ToolError::internal("a command was granted no shell"))?;
         let (sidecar, unconfined) = self.sidecar()?;
         let time_limit = input.time_limit(call.time_limit)?;
         let workdir = input.workdir()?;
@@ -159,9 +156,8 @@ impl BashTool {
             unconfined,
             labels: call.labels,
         };
-        let held =
-            within(deadline, time_limit, call.caller, LockedSession::take(sidecar, &key, &settings))
-                .await??;
+        let held = within(deadline, time_limit, call.caller, LockedSession::take(sidecar, &key, &settings))
+            .await??;
         let LockedSession { connected, mut place, is_new } = held;
         let Some(session) = &mut *place else {
             return Err(ToolError::internal("a session that was made is not there"));
@@ -294,7 +290,11 @@ struct LockedSession {
 
 impl LockedSession {
     /// Waits for the session's last command, or makes the session.
-    async fn take(sidecar: &Sidecar, key: &SessionKey, settings: &SessionSettings<'_>) -> Result<Self, ToolError> {
+    async fn take(
+        sidecar: &Sidecar,
+        key: &SessionKey,
+        settings: &SessionSettings<'_>,
+    ) -> Result<Self, ToolError> {
         let failed = |error: SidecarError| {
             tracing::warn!(error = &error as &dyn std::error::Error, "there is no session");
             error.for_model(false)

@@ -7,7 +7,7 @@ use super::{AttemptOutcome, Backend, CallAttempt, ResourceUsage, reports::on_upd
 use crate::{
     audit::{Confinement, Subject, SubjectKind},
     pipeline::{Host, PendingRecord, authorize::refuse_flow, flow::judge_flow_again},
-    shell::{BashTool, ShellBackend, ShellRun, ShellCallContext},
+    shell::{BashTool, ShellBackend, ShellCallContext, ShellRun},
 };
 
 #[async_trait]
