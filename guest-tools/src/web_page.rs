@@ -159,7 +159,7 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
         |text, title, part| WebPage { title, part, ..WebPage::of(String::new(), PageContent::Text(text)) };
     let style = match format {
         PageFormat::Html => {
-            clean::without_bases(&mut tree);
+            clean::remove_bases(&mut tree);
             return page(markup::shown(&tree, &links), metadata.title, PagePart::Whole);
         }
         PageFormat::Text => Style::Text,
@@ -172,12 +172,12 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
     let part = if found.extracted { PagePart::Article } else { PagePart::Body };
     let title = metadata.title.or(found.title.clone()).map(|title| one_line(&title));
     let text = markdown::write(&found.tree, ROOT, &links, style);
-    let text = with_head(&text, title.as_deref(), &found, style);
+    let text = with_title_and_author(&text, title.as_deref(), &found, style);
     page(text, title, part)
 }
 
 /// Puts the title before a text that does not begin with it, and the author below the title.
-fn with_head(text: &str, title: Option<&str>, found: &article::Article, style: Style) -> String {
+fn with_title_and_author(text: &str, title: Option<&str>, found: &article::Article, style: Style) -> String {
     let mut head = String::new();
     let title = found
         .title

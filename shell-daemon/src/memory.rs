@@ -209,7 +209,7 @@ impl MemoryMeter {
         if all <= limit {
             return used(all, 0, others);
         }
-        shared.ask();
+        shared.ask_file_sizes();
         let others = shared.bytes() + unreadable;
         let (own, others_doubtful) = split_shared_address_spaces(own, share_memory);
         doubtful.extend(others_doubtful);
@@ -246,7 +246,7 @@ impl MemoryMeter {
                     if sampled_while == SampledWhile::Running || entry.has_memory() {
                         mapped.unreadable += own.not_private;
                     }
-                    mapped.is_hidden |= is_refused(&error) && own.could_be_seen(entry);
+                    mapped.is_hidden |= is_refused(&error) && own.is_normally_readable(entry);
                 }
                 Err(UnreadMappings::TooMany) => return None,
             }
@@ -254,7 +254,7 @@ impl MemoryMeter {
                 match shared.add_descriptors(entry) {
                     Ok(()) => {}
                     Err(UnreadMappings::Failed(error)) => {
-                        mapped.is_hidden |= is_refused(&error) && own.could_be_seen(entry);
+                        mapped.is_hidden |= is_refused(&error) && own.is_normally_readable(entry);
                     }
                     Err(UnreadMappings::TooMany) => return None,
                 }
@@ -284,7 +284,7 @@ fn total_private(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
 }
 
 fn total_proportional(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
-    processes.iter().map(|(entry, own)| own.share(entry)).sum()
+    processes.iter().map(|(entry, own)| own.proportional_share(entry)).sum()
 }
 
 /// The bytes that all processes of the machine share, hold in memory files or have swapped out. 0 if this
@@ -424,7 +424,7 @@ impl ProcessMemory {
     /// Whether a refusal means that the process hides itself. The kernel always refuses to show an ordinary
     /// user a process of other rights, such as a setuid program. A thread that may read all processes
     /// (`CAP_SYS_PTRACE`) is refused by the machine, never by the process's choice.
-    fn could_be_seen(&self, entry: &ProcessEntry) -> bool {
+    fn is_normally_readable(&self, entry: &ProcessEntry) -> bool {
         let Some(mine) = fs::read_to_string("/proc/thread-self/status").ok().as_deref().and_then(Rights::of)
         else {
             return false;
@@ -442,7 +442,7 @@ impl ProcessMemory {
 
     /// The private pages. Pages that several processes share are divided among them. If the kernel cannot be
     /// asked, all pages count.
-    fn share(&self, entry: &ProcessEntry) -> u64 {
+    fn proportional_share(&self, entry: &ProcessEntry) -> u64 {
         if self.private < SMALL {
             return self.private;
         }

@@ -89,7 +89,7 @@ fn words(tree: &HtmlTree, without: Option<&HashSet<NodeId>>) -> HashMap<u64, usi
                 }
             }
             NodeData::Element { .. } if without.is_some_and(|without| without.contains(&id)) => {
-                walk.leave(id);
+                walk.skip_subtree(id);
             }
             NodeData::Element { .. } => {}
         }
@@ -110,7 +110,7 @@ fn boilerplate(tree: &HtmlTree) -> HashSet<NodeId> {
         let name = tree.name(id);
         if !name.is_empty() && (is_boilerplate(tree, id, name) || is_list_of_links(tree, id, name)) {
             found.insert(id);
-            walk.leave(id);
+            walk.skip_subtree(id);
         }
     }
     found
@@ -126,7 +126,7 @@ fn is_boilerplate(tree: &HtmlTree, id: NodeId, name: &str) -> bool {
         "header" => !is_in_content(tree, id) && !has_heading(tree, id),
         _ => false,
     };
-    of_role || of_name || (matches!(name, "div" | "section" | "ul" | "p" | "form") && is_named_so(tree, id))
+    of_role || of_name || (matches!(name, "div" | "section" | "ul" | "p" | "form") && has_boilerplate_name(tree, id))
 }
 
 /// Whether an element lies within an article. A header or footer there belongs to the article.
@@ -146,7 +146,7 @@ fn has_heading(tree: &HtmlTree, id: NodeId) -> bool {
 }
 
 /// Whether an element's class or id names it as a part without content.
-fn is_named_so(tree: &HtmlTree, id: NodeId) -> bool {
+fn has_boilerplate_name(tree: &HtmlTree, id: NodeId) -> bool {
     const WORDS: [&str; 22] = [
         "cookie",
         "cookies",

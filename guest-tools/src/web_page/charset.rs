@@ -109,7 +109,7 @@ fn in_meta(bytes: &[u8]) -> Option<&'static Encoding> {
         }
         let end = memchr::memchr(b'>', rest).unwrap_or(rest.len());
         if let Some(encoding) = label_after(&rest[5..end], b"charset").and_then(Encoding::for_label) {
-            return Some(as_declared(encoding));
+            return Some(corrected(encoding));
         }
         rest = &rest[end..];
     }
@@ -120,7 +120,7 @@ fn in_meta(bytes: &[u8]) -> Option<&'static Encoding> {
 fn in_xml(bytes: &[u8]) -> Option<&'static Encoding> {
     let rest = bytes.strip_prefix(b"<?xml")?;
     let end = memchr::memmem::find(rest, b"?>")?;
-    label_after(&rest[..end], b"encoding").and_then(Encoding::for_label).map(as_declared)
+    label_after(&rest[..end], b"encoding").and_then(Encoding::for_label).map(corrected)
 }
 
 /// The value after `name`, `=` and an optional quotation mark.
@@ -134,7 +134,7 @@ fn label_after<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 
 /// Applies the standard's corrections. A text whose declaration was readable is not UTF-16, and
 /// `x-user-defined` means windows-1252.
-fn as_declared(encoding: &'static Encoding) -> &'static Encoding {
+fn corrected(encoding: &'static Encoding) -> &'static Encoding {
     if encoding == UTF_16BE || encoding == UTF_16LE {
         UTF_8
     } else if encoding.name() == "x-user-defined" {

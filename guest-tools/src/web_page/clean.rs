@@ -19,24 +19,24 @@ pub(super) fn clean(tree: &mut HtmlTree) {
         let name = tree.name(*id);
         if UNREAD.contains(&name)
             || is_hidden(tree, *id)
-            || is_mark_of_heading(tree, *id)
+            || is_heading_anchor(tree, *id)
             || is_long_parenthesis(tree, *id)
         {
             tree.remove(*id);
         } else if name == "math" {
-            formula(tree, *id);
+            replace_formula(tree, *id);
         } else if name == "frame" {
-            frame(tree, *id);
+            replace_frame(tree, *id);
         } else if name == "pre" {
             language_of_code(tree, *id);
         }
     }
-    scriptless_text(tree);
-    authors_of_posts(tree);
+    unwrap_noscript(tree);
+    mark_post_authors(tree);
 }
 
 /// Removes every `<base>`, for a page whose targets are absolute already.
-pub(super) fn without_bases(tree: &mut HtmlTree) {
+pub(super) fn remove_bases(tree: &mut HtmlTree) {
     let bases: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "base").collect();
     for id in bases {
         tree.remove(id);
@@ -44,7 +44,7 @@ pub(super) fn without_bases(tree: &mut HtmlTree) {
 }
 
 /// Keeps the text of a `<noscript>` only where the page has no other text.
-fn scriptless_text(tree: &mut HtmlTree) {
+fn unwrap_noscript(tree: &mut HtmlTree) {
     let found: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "noscript").collect();
     let inside: usize = found.iter().map(|id| tree.text(*id, 1 << 10).trim().len()).sum();
     let all = tree.text(ROOT, 8 << 10).split_whitespace().map(str::len).sum::<usize>();
@@ -58,7 +58,7 @@ fn scriptless_text(tree: &mut HtmlTree) {
 }
 
 /// Whether a link is a heading's link to itself, such as `¶`.
-fn is_mark_of_heading(tree: &HtmlTree, id: NodeId) -> bool {
+fn is_heading_anchor(tree: &HtmlTree, id: NodeId) -> bool {
     tree.name(id) == "a"
         && tree.attribute(id, "href").is_some_and(|target| target.contains('#'))
         && matches!(tree.text(id, 16).trim(), "#" | "¶" | "§" | "🔗")
@@ -70,7 +70,7 @@ fn is_long_parenthesis(tree: &HtmlTree, id: NodeId) -> bool {
 }
 
 /// Replaces a formula's elements by its source.
-fn formula(tree: &mut HtmlTree, id: NodeId) {
+fn replace_formula(tree: &mut HtmlTree, id: NodeId) {
     let annotation = tree.walk(id).find_map(|step| match step {
         super::tree::WalkEvent::Open(inner) if tree.name(inner) == "annotation" => {
             Some(tree.text(inner, 4 << 10))
@@ -86,7 +86,7 @@ fn formula(tree: &mut HtmlTree, id: NodeId) {
 }
 
 /// Replaces a frame of a frameset by a link.
-fn frame(tree: &mut HtmlTree, id: NodeId) {
+fn replace_frame(tree: &mut HtmlTree, id: NodeId) {
     let Some(target) = tree.attribute(id, "src").map(str::to_owned) else { return };
     let name =
         tree.attribute(id, "title").or_else(|| tree.attribute(id, "name")).unwrap_or("frame").to_owned();
@@ -167,7 +167,7 @@ const MAX_AROUND: usize = 6;
 
 /// Makes paragraphs of the authors of a page with several posts, since the extractor keeps paragraphs. It
 /// would take the first author for the page's author and drop the others.
-fn authors_of_posts(tree: &mut HtmlTree) {
+fn mark_post_authors(tree: &mut HtmlTree) {
     let authors: Vec<NodeId> = tree.elements().filter(|id| is_author(tree, *id)).take(MAX_AUTHORS).collect();
     if authors.len() < 2 {
         return;

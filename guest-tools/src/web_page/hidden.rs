@@ -14,7 +14,7 @@ pub(super) fn is_hidden(tree: &HtmlTree, id: NodeId) -> bool {
         || attribute("aria-hidden").is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
         || (tree.name(id) == "dialog" && attribute("open").is_none())
         || attribute("popover").is_some()
-        || attribute("style").is_some_and(hides)
+        || attribute("style").is_some_and(style_hides)
         || is_pixel(tree, id)
 }
 
@@ -27,7 +27,7 @@ fn is_pixel(tree: &HtmlTree, id: NodeId) -> bool {
 }
 
 /// Whether a `style` hides its element.
-pub(super) fn hides(style: &str) -> bool {
+pub(super) fn style_hides(style: &str) -> bool {
     let style = unescaped(style).to_ascii_lowercase();
     let mut zero_size = false;
     let mut clipped = false;
@@ -59,12 +59,12 @@ pub(super) fn hides(style: &str) -> bool {
             "clip-path" if EMPTY_SHAPES.iter().any(|shape| value.starts_with(shape)) => return true,
             "scale" if number(value) == Some(0.0) => return true,
             "transform" if is_moved_out_of_sight(value) => return true,
-            "text-indent" | "margin-left" | "margin-top" if is_far(value) => return true,
+            "text-indent" | "margin-left" | "margin-top" if is_off_screen(value) => return true,
             "width" | "height" | "max-height" | "max-width" => zero_size |= is_tiny(value),
             "overflow" => clipped |= matches!(value, "hidden" | "clip"),
             "position" => absolute |= matches!(value, "absolute" | "fixed"),
-            "left" | "top" | "right" | "bottom" => outside |= is_far(value),
-            "inset" => outside |= value.split_whitespace().any(is_far),
+            "left" | "top" | "right" | "bottom" => outside |= is_off_screen(value),
+            "inset" => outside |= value.split_whitespace().any(is_off_screen),
             _ => {}
         }
     }
@@ -78,7 +78,7 @@ fn is_tiny(value: &str) -> bool {
     number(value).is_some_and(|size| size < 0.1 || (size <= 1.0 && value.ends_with("px")))
 }
 
-fn is_far(value: &str) -> bool {
+fn is_off_screen(value: &str) -> bool {
     number(value).is_some_and(|offset| offset < -900.0)
 }
 
@@ -88,7 +88,7 @@ fn is_moved_out_of_sight(value: &str) -> bool {
         let mut arguments = arguments.split(',').map(str::trim);
         match name.trim() {
             "scale" | "scalex" | "scaley" | "scale3d" => arguments.any(|part| number(part) == Some(0.0)),
-            "translate" | "translatex" | "translatey" | "translate3d" => arguments.any(is_far),
+            "translate" | "translatex" | "translatey" | "translate3d" => arguments.any(is_off_screen),
             _ => false,
         }
     })

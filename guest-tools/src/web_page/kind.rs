@@ -76,11 +76,11 @@ pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (BodyKind, String) {
         Some(BodyKind::Text | BodyKind::Xml | BodyKind::Html)
             if !header.is_wide() && is_binary(bytes, MAX_CONTROLS_PER_MILLE) =>
         {
-            (BodyKind::Other, known(essence))
+            (BodyKind::Other, type_or_default(essence))
         }
         // Some servers send pages as plain text by mistake. But `text/plain` that begins like a page is
         // usually source code that was requested as text.
-        Some(kind) => (kind, known(essence)),
+        Some(kind) => (kind, type_or_default(essence)),
         None => by_text(bytes, essence),
     }
 }
@@ -103,7 +103,7 @@ const TEXT_TYPES: [&str; 14] = [
     "application/graphql",
 ];
 
-fn known(essence: &str) -> String {
+fn type_or_default(essence: &str) -> String {
     if essence.is_empty() { "application/octet-stream".to_owned() } else { essence.to_owned() }
 }
 
@@ -123,7 +123,7 @@ fn by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
 /// The kind of a body whose header names no type.
 fn by_text(bytes: &[u8], essence: &str) -> (BodyKind, String) {
     if is_binary(bytes, NO_CONTROLS) {
-        return (BodyKind::Other, known(essence));
+        return (BodyKind::Other, type_or_default(essence));
     }
     let start = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     if start.starts_with(b"<?xml") && !begins_html(&start[..start.len().min(512)]) {

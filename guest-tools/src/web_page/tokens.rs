@@ -182,7 +182,7 @@ impl<'a> HtmlTokens<'a> {
         };
         self.position += next;
         let value = if to - from > MAX_VALUE_BYTES {
-            match name == "style" && hidden::hides(&decode(&rest[from..to], InAttribute::Yes)) {
+            match name == "style" && hidden::style_hides(&decode(&rest[from..to], InAttribute::Yes)) {
                 true => "display:none".to_owned(),
                 false => String::new(),
             }

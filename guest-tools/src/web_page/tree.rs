@@ -158,7 +158,7 @@ pub(super) struct Walk<'a> {
 
 impl Walk<'_> {
     /// Skips the content and the end of the element that was just opened.
-    pub(super) fn leave(&mut self, id: NodeId) {
+    pub(super) fn skip_subtree(&mut self, id: NodeId) {
         let children = self.tree.children(id).len();
         self.steps.truncate(self.steps.len() - children - 1);
     }

@@ -34,7 +34,7 @@ pub(super) fn message(bytes: &[u8]) -> String {
         Err(_) => {
             let start = &bytes[..bytes.len().min(MAX_HTML_BYTES)];
             let text = String::from_utf8_lossy(start);
-            if text.trim_start().starts_with('<') { title(&text) } else { text_or_nothing(&text) }
+            if text.trim_start().starts_with('<') { title(&text) } else { plain_text(&text) }
         }
     };
     one_line(&said, MAX_MESSAGE_BYTES)
@@ -49,6 +49,6 @@ fn title(html: &str) -> String {
 }
 
 /// A plain text. JSON that cannot be parsed is not repeated.
-fn text_or_nothing(text: &str) -> String {
+fn plain_text(text: &str) -> String {
     if text.trim_start().starts_with(['{', '[']) { String::new() } else { text.to_owned() }
 }

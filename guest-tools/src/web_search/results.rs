@@ -64,7 +64,7 @@ pub(super) fn choose(found: &[ProviderResult], filter: ResultFilter<'_>) -> Chos
         if chosen.results.len() == filter.max_results {
             break;
         }
-        match shown(found).filter(|result| filter.fit(result)) {
+        match clean(found).filter(|result| filter.accepts(result)) {
             Some(result) => {
                 // Two results that differ only in the fragment are one page.
                 let mut page = result.url.clone();
@@ -80,7 +80,7 @@ pub(super) fn choose(found: &[ProviderResult], filter: ResultFilter<'_>) -> Chos
 }
 
 impl ResultFilter<'_> {
-    fn fit(self, result: &CleanResult) -> bool {
+    fn accepts(self, result: &CleanResult) -> bool {
         let on_site = |site: &str| {
             let host = result.url.host_str().unwrap_or_default();
             host.strip_suffix(site).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -95,7 +95,7 @@ impl ResultFilter<'_> {
 }
 
 /// Cleans a result. `None` if its address is not an address of the web.
-fn shown(found: &ProviderResult) -> Option<CleanResult> {
+fn clean(found: &ProviderResult) -> Option<CleanResult> {
     // A relative address would be relative to the provider, and does not parse.
     let url = Url::parse(found.url.trim()).ok()?;
     let is_of_the_web = matches!(url.scheme(), "http" | "https") && url.has_host();
@@ -104,19 +104,19 @@ fn shown(found: &ProviderResult) -> Option<CleanResult> {
     if !is_of_the_web || !is_plain || url.as_str().len() > MAX_URL_BYTES {
         return None;
     }
-    let title = line(&found.title, MAX_TITLE_BYTES);
+    let title = bounded_line(&found.title, MAX_TITLE_BYTES);
     let title = if title.is_empty() { url.host_str().unwrap_or_default().to_owned() } else { title };
-    let published = found.published.as_deref().map(|date| line(date, MAX_DATE_BYTES));
+    let published = found.published.as_deref().map(|date| bounded_line(date, MAX_DATE_BYTES));
     Some(CleanResult {
         title,
-        snippet: line(&found.snippet, MAX_SNIPPET_BYTES),
+        snippet: bounded_line(&found.snippet, MAX_SNIPPET_BYTES),
         published: published.filter(|date| !date.is_empty()),
         url,
     })
 }
 
 /// Makes a text one bounded line. `…` marks a cut.
-fn line(text: &str, max_bytes: usize) -> String {
+fn bounded_line(text: &str, max_bytes: usize) -> String {
     let mut line = one_line(&text[..text.floor_char_boundary(MAX_CLEANED_BYTES)], MAX_CLEANED_BYTES);
     if line.len() > max_bytes {
         line.truncate(line.floor_char_boundary(max_bytes));
@@ -148,7 +148,7 @@ pub(super) fn list(chosen: &Chosen, unresponsive: &[String]) -> ToolOutput {
             ));
         }
         if !unresponsive.is_empty() {
-            let engines = escape_line(&line(&unresponsive.join(", "), MAX_UNRESPONSIVE_BYTES));
+            let engines = escape_line(&bounded_line(&unresponsive.join(", "), MAX_UNRESPONSIVE_BYTES));
             text.push_str(&format!(" These engines behind the provider did not answer: {engines}."));
         }
     }

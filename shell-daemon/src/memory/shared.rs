@@ -106,7 +106,7 @@ impl<'a> SharedMemory<'a> {
         // Read as bytes, since file names need not be text.
         let mut line = Vec::new();
         while maps.read_until(b'\n', &mut line)? > 0 {
-            self.take_one()?;
+            self.count_read()?;
             mappings += 1;
             if let Some(mapping) = Mapping::parse(&line, self.devices) {
                 self.add(&mapping, number);
@@ -120,7 +120,7 @@ impl<'a> SharedMemory<'a> {
     }
 
     /// Counts one mapping or descriptor as read.
-    fn take_one(&mut self) -> Result<(), UnreadMappings> {
+    fn count_read(&mut self) -> Result<(), UnreadMappings> {
         self.reads_left = self.reads_left.checked_sub(1).ok_or(UnreadMappings::TooMany)?;
         Ok(())
     }
@@ -169,7 +169,7 @@ impl<'a> SharedMemory<'a> {
             };
             for descriptor in descriptors.flatten() {
                 if is_separate {
-                    self.take_one()?;
+                    self.count_read()?;
                 } else if let Some(left) = self.repeats_left.checked_sub(1) {
                     self.repeats_left = left;
                 } else {
@@ -190,7 +190,7 @@ impl<'a> SharedMemory<'a> {
 
     /// Asks the files for their sizes, if the kernel allows that (`CAP_CHECKPOINT_RESTORE` or
     /// `CAP_SYS_ADMIN`).
-    pub(super) fn ask(&mut self) {
+    pub(super) fn ask_file_sizes(&mut self) {
         for (key, piece) in &mut self.pieces {
             if piece.there.is_none()
                 && let Some(file) = piece.mapping.as_ref().and_then(|mapping| fs::metadata(mapping).ok())

@@ -49,14 +49,14 @@ impl ConnectionLog {
     /// Adds a connection.
     pub(super) fn add(&self, watch: &TunnelWatch) {
         let mut this = self.lock();
-        this.settle();
+        this.count_ended();
         this.open.push(watch.clone());
     }
 
     /// The connections since the last report, and the open ones, which the next report has again.
     pub(super) fn report(&self) -> ConnectionReport {
         let mut this = self.lock();
-        this.settle();
+        this.count_ended();
         let mut report = Connections {
             open: Vec::new(),
             opened: std::mem::take(&mut this.opened),
@@ -80,7 +80,7 @@ impl ConnectionLog {
 
 impl Connections {
     /// Counts the connections that have ended.
-    fn settle(&mut self) {
+    fn count_ended(&mut self) {
         for watch in std::mem::take(&mut self.open) {
             let facts = watch.facts();
             match facts.end.as_ref().map(TunnelEnd::as_str) {

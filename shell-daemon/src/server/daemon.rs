@@ -94,14 +94,14 @@ impl Daemon {
         place.ok_or_else(|| RefusalCode::Mounts.because(format!("the mount `{mount}` is not there")))
     }
 
-    pub(super) fn know(&self, connection: &Arc<ClientConnection>) {
+    pub(super) fn remember(&self, connection: &Arc<ClientConnection>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|connection| connection.strong_count() > 0);
         known.push(Arc::downgrade(connection));
     }
 
     /// Closes the oldest connection that has not sent the token. `false` if there is none.
-    pub(super) fn cut_a_stranger(&self) -> bool {
+    pub(super) fn close_unauthenticated(&self) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let unauthenticated =
             known.iter().filter_map(Weak::upgrade).find(|connection| connection.is_unauthenticated());

@@ -52,7 +52,7 @@ pub(super) fn config(places: &CommandLinePaths) -> Result<DaemonConfig, DaemonEr
     })
     .map_err(|source| DaemonError::Policy { source })?;
     let ca = policy.egress().ca.as_deref();
-    let ca = ca.map(|ca| beside(ca, operator_path.as_deref())).transpose()?;
+    let ca = ca.map(|ca| path_beside_policy(ca, operator_path.as_deref())).transpose()?;
     let mut private = places.private.clone();
     private.extend(operator_path);
     private.push(overlay_path);
@@ -139,7 +139,7 @@ impl DaemonConfig {
 }
 
 /// A path of the policy's text, which is relative to the policy's file.
-fn beside(path: &str, operator: Option<&Path>) -> Result<PathBuf, DaemonError> {
+fn path_beside_policy(path: &str, operator: Option<&Path>) -> Result<PathBuf, DaemonError> {
     let folder = operator.and_then(Path::parent).unwrap_or(Path::new(""));
     std::path::absolute(folder.join(path))
         .map_err(|source| DaemonError::System { operation: "find the certificates", source })

@@ -144,7 +144,7 @@ async fn connection_permit(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
     if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
         return Some(permit);
     }
-    if !daemon.cut_a_stranger() {
+    if !daemon.close_unauthenticated() {
         return None;
     }
     timeout(HANG_UP_TIME, Arc::clone(permits).acquire_owned()).await.ok()?.ok()
@@ -165,7 +165,7 @@ fn connect(
         daemon.cut.child_token(),
         permit,
     );
-    daemon.know(connection.connection());
+    daemon.remember(connection.connection());
     connection
 }
 

@@ -57,7 +57,7 @@ impl SharedSessionEgress {
             let ca = self.network.ca.clone();
             let certificates = self.certificates.get_or_try_init(|| async {
                 let read = move || -> Result<Arc<str>, TunnelStartError> {
-                    let ca = further(ca.as_deref())?;
+                    let ca = extra_certificates(ca.as_deref())?;
                     Ok(certificate_bundle(
                         SystemRoots::Trust,
                         &ca.iter().map(Vec::as_slice).collect::<Vec<_>>(),
@@ -88,7 +88,7 @@ enum TunnelStartError {
 }
 
 fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, TunnelStartError> {
-    let ca = further(network.ca.as_deref())?;
+    let ca = extra_certificates(network.ca.as_deref())?;
     let requirement = |is_required| if is_required { Requirement::Required } else { Requirement::Waived };
     Ok(Egress::start(EgressConfig {
         canary,
@@ -102,7 +102,7 @@ fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, TunnelStartE
 }
 
 /// The text with further certificates, if there is such a file.
-fn further(ca: Option<&Path>) -> Result<Option<Vec<u8>>, TunnelStartError> {
+fn extra_certificates(ca: Option<&Path>) -> Result<Option<Vec<u8>>, TunnelStartError> {
     ca.map(|path| read_ca(path).map_err(|source| TunnelStartError::Ca { path: path.to_owned(), source }))
         .transpose()
 }

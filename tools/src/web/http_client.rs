@@ -76,7 +76,7 @@ impl HttpClientHandle {
             let read = tokio::task::spawn_blocking(move || place.read()).await;
             match read {
                 Ok(Ok(credential)) => drop(self.read().insert(secret.name.clone(), credential)),
-                Ok(Err(error)) => return Err(unread(&secret.name, &error)),
+                Ok(Err(error)) => return Err(secret_unreadable(&secret.name, &error)),
                 Err(_panicked) => {
                     return Err(ToolError::internal("the thread that reads a secret has panicked"));
                 }
@@ -104,7 +104,7 @@ impl HttpClientHandle {
 }
 
 /// Without its secret the request is not made, since the server would answer an anonymous client.
-fn unread(name: &SecretName, error: &SecretError) -> ToolError {
+fn secret_unreadable(name: &SecretName, error: &SecretError) -> ToolError {
     tracing::warn!(secret = %name, error = error as &dyn std::error::Error, "a secret cannot be read");
     ToolError::unavailable(format!(
         "the secret `{name}` of this tool cannot be read, so nothing was requested"

@@ -24,7 +24,7 @@ pub(crate) struct GrantJudge {
     /// All secrets that were read. They are set before the request is sent.
     credentials: OnceLock<Vec<Credential>>,
     /// The names of the secrets that were sent with a request.
-    carried: Mutex<BTreeSet<String>>,
+    sent_secrets: Mutex<BTreeSet<String>>,
 }
 
 impl GrantJudge {
@@ -48,7 +48,7 @@ impl GrantJudge {
             limits,
             denial: Mutex::new(None),
             credentials: OnceLock::new(),
-            carried: Mutex::default(),
+            sent_secrets: Mutex::default(),
         }
     }
 
@@ -65,8 +65,8 @@ impl GrantJudge {
     }
 
     /// The names of the secrets that were sent so far, also if the request failed.
-    pub(super) fn carried(&self) -> BTreeSet<String> {
-        self.carried.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn sent_secrets(&self) -> BTreeSet<String> {
+        self.sent_secrets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Judges a request by the grant, then by the tool's declaration.
@@ -131,8 +131,8 @@ impl Judge for GrantJudge {
     }
 
     fn attached(&self, credential: &Credential) {
-        let mut carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
-        carried.insert(credential.name().to_owned());
+        let mut sent_secrets = self.sent_secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        sent_secrets.insert(credential.name().to_owned());
     }
 
     fn limits(&self) -> RequestLimits {

@@ -42,7 +42,7 @@ pub(crate) async fn request(
     // For a row that ends because the caller left while the request was under way.
     row.secrets = secrets_for(judge.grant(), request.url.as_str());
     let sent = client.send(Arc::clone(judge) as _, request, cancel).await;
-    row.secrets = judge.carried().into_iter().map(Into::into).collect();
+    row.secrets = judge.sent_secrets().into_iter().map(Into::into).collect();
     sent.map_err(|error| match judge.take_denial() {
         Some(denial) => RequestFailure::Denied(denial),
         None => RequestFailure::Failed(tool_error(&error, judge.credentials())),

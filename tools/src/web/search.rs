@@ -50,7 +50,7 @@ impl WebSearch {
             let query = SearchQuery::parse(arguments, self.variant, Timestamp::now())?;
             let steps = OperationSteps::new(steps, context, caller)?;
             let request = provider::request(&self.settings, &query);
-            let response = steps.request(REQUEST_STEP, &request).await.map_err(not_followed)?;
+            let response = steps.request(REQUEST_STEP, &request).await.map_err(explain_redirect)?;
             let mut read = json!({
                 "provider": self.settings.provider,
                 "status": response.status.as_u16(),
@@ -85,7 +85,7 @@ impl WebSearch {
 }
 
 /// Explains a refused redirect, and names the setting to change.
-fn not_followed(error: ToolError) -> ToolError {
+fn explain_redirect(error: ToolError) -> ToolError {
     if error.code() != "too_many_redirects" {
         return error;
     }
