@@ -1,8 +1,7 @@
 //! A tree as Markdown, or as plain text of the same shape.
 //!
-//! The tree is walked without recursion. An element that changes the form of its content (a quote, a list
-//! item, a cell) opens a frame, which collects the content. Frames of one kind have a bounded depth, so the
-//! work is linear.
+//! The tree is walked without recursion. An element that changes its content's form (a quote, a list item, a
+//! cell) opens a frame for the content. Frames of one kind have a bounded depth, so the work is linear.
 
 use super::{
     characters::visible,
