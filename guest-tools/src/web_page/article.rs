@@ -126,7 +126,9 @@ fn is_boilerplate(tree: &HtmlTree, id: NodeId, name: &str) -> bool {
         "header" => !is_in_content(tree, id) && !has_heading(tree, id),
         _ => false,
     };
-    of_role || of_name || (matches!(name, "div" | "section" | "ul" | "p" | "form") && has_boilerplate_name(tree, id))
+    of_role
+        || of_name
+        || (matches!(name, "div" | "section" | "ul" | "p" | "form") && has_boilerplate_name(tree, id))
 }
 
 /// Whether an element lies within an article. A header or footer there belongs to the article.
