@@ -1,4 +1,5 @@
-//! Where a path leads: followed through its mount's directory handle, links included, and judged there.
+//! The target of a path. The path is followed through its mount's directory handle, links included, and
+//! judged there.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,15 +16,15 @@ use crate::{
     sandbox::repository,
 };
 
-/// Where paths lead: the mounts, and the private files exposed in them by hard links.
+/// The places that paths may lead to: the mounts, and the private files that hard links expose in them.
 #[derive(Clone, Copy)]
 pub(super) struct PathContext<'a> {
     pub(super) mounts: &'a MountTable,
     pub(super) exposed: &'a ExposedFiles,
 }
 
-/// Follows a path through its mount's directory handle, links included. Refuses what the name alone did not
-/// show: a way out of the mount, a special file, a protected path under another name.
+/// Follows a path through its mount's directory handle, links included. It refuses what the name alone did
+/// not show: a way out of the mount, a special file, a protected path under another name.
 pub(super) fn judge_target(
     path: &GuestPath,
     access: Access,
@@ -51,7 +52,7 @@ pub(super) fn judge_target(
     // Removing or renaming a name leaves the file itself unchanged.
     let is_opened = exists && matches!(last, LastName::Followed);
     if is_opened && !is_vault {
-        match suspect(target, paths.exposed) {
+        match suspicion_of(target, paths.exposed) {
             Some(LinkSuspicion::Private) => {
                 return Err(path_denial(path, DenialCode::HardLink, links::PRIVATE));
             }
@@ -105,7 +106,8 @@ struct Reached<'a> {
 /// A link on the path leads out of its mount.
 struct LeavesMount;
 
-/// Opens the nearest existing place on a path below `root`. None if the tool will meet an error there anyway.
+/// Opens the nearest existing place on a path below `root`. `None` if the tool will get an error there
+/// anyway.
 fn resolve_nearest<'a>(
     root: BorrowedFd<'_>,
     path: &'a str,
@@ -141,17 +143,17 @@ fn resolve_nearest<'a>(
     }
 }
 
-/// How a link at the end of a path is treated.
+/// The treatment of a link at the end of a path.
 #[derive(Clone, Copy)]
 pub(super) enum LastName {
-    /// It is followed.
+    /// The link is followed.
     Followed,
-    /// It is not followed: the link itself is removed or renamed.
+    /// The link itself is removed or renamed.
     Itself,
 }
 
-/// Whether the file may be a private one under another name.
-fn suspect(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
+/// The reason to suspect that the file is a private one under another name.
+fn suspicion_of(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
     let stat = rustix::fs::fstat(handle).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if is_file { exposed.suspects(&stat) } else { None }
@@ -166,8 +168,8 @@ fn is_special(handle: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// The path of a target below its mount, with the missing components appended. None if the kernel cannot
-/// tell, or the mount was moved away meanwhile.
+/// The path of a target below its mount, with the missing components appended. `None` if the kernel cannot
+/// tell it, or the mount was moved meanwhile.
 fn below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Option<Vec<String>> {
     let (root, target) = (real_path(root).ok()?, real_path(target).ok()?);
     let existing = target.strip_prefix(&root).ok()?;
