@@ -1,4 +1,5 @@
-//! Where a path leads: followed through its mount's directory handle, links included, and judged there.
+//! The target of a path. The path is followed through its mount's directory handle, links included, and
+//! judged there.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -105,7 +106,8 @@ struct Reached<'a> {
 /// A link on the path leads out of its mount.
 struct LeavesMount;
 
-/// Opens the nearest existing place on a path below `root`. None if the tool will meet an error there anyway.
+/// Opens the nearest existing place on a path below `root`. `None` if the tool will get an error there
+/// anyway.
 fn resolve_nearest<'a>(
     root: BorrowedFd<'_>,
     path: &'a str,
@@ -141,16 +143,16 @@ fn resolve_nearest<'a>(
     }
 }
 
-/// How a link at the end of a path is treated.
+/// The treatment of a link at the end of a path.
 #[derive(Clone, Copy)]
 pub(super) enum LastName {
-    /// It is followed.
+    /// The link is followed.
     Followed,
-    /// It is not followed: the link itself is removed or renamed.
+    /// The link itself is removed or renamed.
     Itself,
 }
 
-/// Whether the file may be a private one under another name.
+/// The reason to suspect that the file is a private one under another name.
 fn suspicion_of(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
     let stat = rustix::fs::fstat(handle).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -166,8 +168,8 @@ fn is_special(handle: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// The path of a target below its mount, with the missing components appended. None if the kernel cannot
-/// tell, or the mount was moved away meanwhile.
+/// The path of a target below its mount, with the missing components appended. `None` if the kernel cannot
+/// tell it, or the mount was moved meanwhile.
 fn below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Option<Vec<String>> {
     let (root, target) = (real_path(root).ok()?, real_path(target).ok()?);
     let existing = target.strip_prefix(&root).ok()?;
