@@ -6,7 +6,7 @@
 use std::{iter::Peekable, str::Chars};
 
 /// A text without such characters. Line breaks become `\n`; line breaks and tabs stay.
-pub(super) fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
     let mut last = ' ';
