@@ -11,8 +11,9 @@ use portcullis_guest_build as nested;
 use sha2::{Digest as _, Sha256};
 
 /// The modules that are embedded, and the variables that name them.
-const MODULES: [(&str, &str); 4] = [
+const MODULES: [(&str, &str); 5] = [
     ("core_tools", "PORTCULLIS_CORE_TOOLS"),
+    ("pdf_tools", "PORTCULLIS_PDF_TOOLS"),
     ("search_tools", "PORTCULLIS_SEARCH_TOOLS"),
     ("vault_tools", "PORTCULLIS_VAULT_TOOLS"),
     ("web_tools", "PORTCULLIS_WEB_TOOLS"),

@@ -13,8 +13,10 @@ mod file_read;
 mod file_search;
 mod file_write;
 mod limits;
+mod pdf_text;
 mod vault_copyto;
 mod web_fetch;
+mod web_fetch_pdf;
 mod web_page;
 mod web_search;
 
@@ -24,11 +26,13 @@ pub use file_list::{FileList, file_list, file_list_tool};
 pub use file_read::{FileRead, file_read, file_read_tool};
 pub use file_search::{FileSearch, file_search, file_search_tool};
 pub use file_write::{FileWrite, file_write, file_write_tool};
+pub use pdf_text::{PdfError, PdfText, read_pdf};
 pub use vault_copyto::{
     VaultCopytoRead, VaultCopytoWrite, vault_copyto_read, vault_copyto_read_tool, vault_copyto_write,
     vault_copyto_write_tool,
 };
 pub use web_fetch::{WebFetchRead, web_fetch_read, web_fetch_read_tool};
+pub use web_fetch_pdf::{WebFetchReadPdf, web_fetch_read_pdf, web_fetch_read_pdf_tool};
 pub use web_page::{PageContent, PageEffort, PageFormat, PagePart, PageSource, WebPage, read_page};
 pub use web_search::{WebSearchRead, web_search_read, web_search_read_tool};
 
@@ -45,5 +49,6 @@ pub use self::{
         __tool_function_decl_vault_copyto_read, __tool_function_decl_vault_copyto_write,
     },
     web_fetch::{__tool_declaration_web_fetch_read, __tool_function_decl_web_fetch_read},
+    web_fetch_pdf::{__tool_declaration_web_fetch_read_pdf, __tool_function_decl_web_fetch_read_pdf},
     web_search::{__tool_declaration_web_search_read, __tool_function_decl_web_search_read},
 };

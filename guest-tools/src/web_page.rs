@@ -16,8 +16,6 @@ mod links;
 mod markdown;
 mod markup;
 mod metadata;
-#[cfg(feature = "pdf")]
-mod pdf;
 mod table;
 mod tokens;
 pub(crate) mod tree;
@@ -128,8 +126,8 @@ pub fn read_page(source: PageSource<'_>, format: PageFormat, effort: PageEffort)
         BodyKind::Xml => Declaration::Xml,
         BodyKind::Text => Declaration::Absent,
         BodyKind::Image => return WebPage::of(media_type, PageContent::Image),
-        BodyKind::Pdf => return pdf_page(source.bytes, media_type),
-        BodyKind::Other => return WebPage::of(media_type, PageContent::Unshown),
+        // The host gives PDF files to the step that reads them.
+        BodyKind::Pdf | BodyKind::Other => return WebPage::of(media_type, PageContent::Unshown),
     };
     let domain = url::Url::parse(source.url).ok();
     let domain = domain.as_ref().and_then(url::Url::domain).and_then(|host| host.rsplit('.').next());
@@ -205,19 +203,6 @@ const MAX_TITLE_BYTES: usize = 300;
 
 fn one_line(text: &str) -> String {
     characters::one_line(text, MAX_TITLE_BYTES)
-}
-
-#[cfg(feature = "pdf")]
-fn pdf_page(bytes: &[u8], media_type: String) -> WebPage {
-    match pdf::text(bytes) {
-        Some(text) => WebPage::of(media_type, PageContent::Text(characters::visible(&text))),
-        None => WebPage::of(media_type, PageContent::Unshown),
-    }
-}
-
-#[cfg(not(feature = "pdf"))]
-fn pdf_page(_bytes: &[u8], media_type: String) -> WebPage {
-    WebPage::of(media_type, PageContent::Unshown)
 }
 
 #[cfg(test)]

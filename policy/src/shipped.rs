@@ -31,6 +31,7 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("vault_copyto_write", ShippedOperation, SideEffecting),
     ("web_fetch", ShippedOperation, SideEffecting),
     ("web_fetch_read", ShippedOperation, ReadOnly),
+    ("web_fetch_read_pdf", ShippedOperation, ReadOnly),
     ("web_fetch_request", ShippedOperation, SideEffecting),
     ("web_search", ShippedOperation, SideEffecting),
     ("web_search_read", ShippedOperation, ReadOnly),

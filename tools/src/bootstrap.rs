@@ -157,7 +157,7 @@ async fn build_from(
     for module in [&embedded::CORE, &embedded::SEARCH] {
         builder.add_embedded(module).await?;
     }
-    for steps in [&embedded::VAULT_STEPS, &embedded::WEB_STEPS] {
+    for steps in [&embedded::PDF_STEPS, &embedded::VAULT_STEPS, &embedded::WEB_STEPS] {
         builder.add_steps(steps).await?;
     }
     for path in &envelope.modules {

@@ -22,6 +22,10 @@ macro_rules! embedded {
 pub(crate) static CORE: EmbeddedModule =
     embedded!("core", "PORTCULLIS_CORE_TOOLS", "PORTCULLIS_CORE_TOOLS_DIGEST");
 
+/// The step of `web_fetch` that reads PDF files.
+pub(crate) static PDF_STEPS: EmbeddedModule =
+    embedded!("pdf", "PORTCULLIS_PDF_TOOLS", "PORTCULLIS_PDF_TOOLS_DIGEST");
+
 /// The core tools that search.
 pub(crate) static SEARCH: EmbeddedModule =
     embedded!("search", "PORTCULLIS_SEARCH_TOOLS", "PORTCULLIS_SEARCH_TOOLS_DIGEST");
@@ -59,7 +63,7 @@ mod tests {
             compile_limits: CompileLimits::default(),
         })
         .expect("a runner");
-        for module in [&CORE, &SEARCH, &VAULT_STEPS, &WEB_STEPS] {
+        for module in [&CORE, &PDF_STEPS, &SEARCH, &VAULT_STEPS, &WEB_STEPS] {
             assert_eq!(module.digest, ModuleDigest::of(module.wasm), "{}", module.name);
             // Loaded as any trusted module, so that the module itself is asked.
             let loaded = runner.load(module.wasm).expect("loads");

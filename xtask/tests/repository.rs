@@ -348,8 +348,8 @@ fn each_core_tool_has_its_own_file_and_its_tests() {
 #[test]
 fn operations_have_exported_steps_and_are_in_the_docs() {
     let sources = files(".rs");
-    let modules =
-        ["vault_tools", "web_tools"].map(|name| &sources[&format!("guest-tools/src/bin/{name}.rs")]);
+    let modules = ["pdf_tools", "vault_tools", "web_tools"]
+        .map(|name| &sources[&format!("guest-tools/src/bin/{name}.rs")]);
     let is_exported = |step: &str| modules.iter().any(|module| module.contains(&format!("::{step}")));
     // The steps that are no guests.
     let requests = ["fetch", "search"].map(|name| &sources[&format!("tools/src/web/{name}.rs")]);

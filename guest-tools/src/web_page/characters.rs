@@ -5,9 +5,8 @@
 
 use std::{iter::Peekable, str::Chars};
 
-/// Removes these characters from a text. Line breaks become `
-/// `; tabs stay.
-pub(super) fn visible(text: &str) -> String {
+/// Removes these characters from a text. Line breaks become `\n`; tabs stay.
+pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
     let mut last = ' ';

@@ -2,6 +2,7 @@
 
 mod canary;
 mod hostile;
+mod pdf;
 mod search;
 mod secrets;
 pub(crate) mod server;

@@ -1,6 +1,9 @@
 //! One fetch: the request, then the guest that reads the body.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::BoxFuture;
 use portcullis_egress::Response;
@@ -19,6 +22,7 @@ use crate::{
 /// The steps' names.
 const REQUEST_STEP: &str = "web_fetch_request";
 const READ_STEP: &str = "web_fetch_read";
+const READ_PDF_STEP: &str = "web_fetch_read_pdf";
 
 impl WebFetch {
     /// Fetches an address by calling both steps.
@@ -46,24 +50,34 @@ impl WebFetch {
     }
 }
 
-/// Lets the guest read the body. If the extractor exceeds its time or memory, a plain pass follows.
+/// Lets the guest of the body's kind read it. If it runs into its time or its memory, a plain pass follows: of a page
+/// without the extractor, of a PDF file over its first pages.
 async fn read(
     steps: &OperationSteps<'_>,
     response: &Response,
     arguments: &Value,
 ) -> Result<ToolOutput, ToolError> {
-    let end = steps.context.deadline;
-    let half = end.saturating_duration_since(Instant::now()) / 2;
+    let content_type = header(response, "content-type").unwrap_or_default();
+    let is_pdf = is_pdf(&response.body, content_type);
+    let start = Instant::now();
+    let end = if is_pdf { steps.context.deadline.min(start + PDF_TIME) } else { steps.context.deadline };
+    // A plain pass over a PDF file follows only where memory ended, so the first one may take all of the time.
+    let first = if is_pdf { end } else { start + end.saturating_duration_since(start) / 2 };
     let mut outcome = Err(ToolError::internal("no pass was made"));
-    for (effort, deadline) in [("extract", Instant::now() + half), ("plain", end)] {
-        let read = json!({
-            URL: response.url.as_str(),
-            "content_type": header(response, "content-type").unwrap_or_default(),
+    for (effort, deadline) in [("extract", first), ("plain", end)] {
+        let mut read = json!({
             "format": arguments.get("format").unwrap_or(&Value::from("markdown")),
             "effort": effort,
         });
-        outcome = steps.read(READ_STEP, &read, response, deadline).await;
+        if !is_pdf {
+            read[URL] = response.url.as_str().into();
+            read["content_type"] = content_type.into();
+        }
+        let step = if is_pdf { READ_PDF_STEP } else { READ_STEP };
+        outcome = steps.read(step, &read, response, deadline).await;
         match &outcome {
+            // The pages of a PDF file have a budget of work. If time ends, its structure takes it, in a plain pass too.
+            Err(error) if is_pdf && error.kind() == ToolErrorKind::Timeout => break,
             Err(error) if is_exhausted(error) => {}
             _ => break,
         }
@@ -73,7 +87,24 @@ async fn read(
     Ok(output)
 }
 
-/// Whether the guest has used up its time or memory, or has trapped.
+/// The time of both passes over a PDF file, with the compilation of the module at the first one.
+const PDF_TIME: Duration = Duration::from_secs(10);
+
+/// The mark of a PDF file, and how far from the beginning readers look for it.
+const PDF_MARK: &[u8] = b"%PDF-";
+const PDF_MARK_WITHIN: usize = 1024;
+
+/// Whether a body is a PDF file. At the very beginning the mark is unmistakable, whatever the header says. Behind other
+/// bytes it counts where the header says PDF or nothing: a page that quotes the mark stays a page.
+fn is_pdf(body: &[u8], content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let may_be =
+        matches!(&*essence, "" | "application/pdf" | "application/x-pdf" | "application/octet-stream");
+    let start = &body[..body.len().min(PDF_MARK_WITHIN)];
+    start.starts_with(PDF_MARK) || may_be && start.windows(PDF_MARK.len()).any(|bytes| bytes == PDF_MARK)
+}
+
+/// Whether the guest has used up its time or its memory, or has trapped.
 fn is_exhausted(error: &ToolError) -> bool {
     match error.kind() {
         ToolErrorKind::Timeout | ToolErrorKind::ResourceLimit => true,
@@ -84,4 +115,30 @@ fn is_exhausted(error: &ToolError) -> bool {
 
 fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
     response.headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(body: &[u8], content_type: &str, expected: bool) {
+        assert_eq!(is_pdf(body, content_type), expected, "{content_type}");
+    }
+
+    #[test]
+    fn the_first_bytes_of_a_pdf_file_win_over_the_header() {
+        check(b"%PDF-1.7\n", "text/html", true);
+        check(b"%PDF-1.7\n", "", true);
+        check(b"<p>%PDF-1.7", "application/pdf", true);
+        check(b"\xef\xbb\xbf%PDF-1.7", "Application/PDF; charset=x", true);
+        check(b"%PD", "application/pdf", false);
+    }
+
+    #[test]
+    fn a_page_that_quotes_the_mark_stays_a_page() {
+        check(b"<!doctype html><p>%PDF-1.7", "text/html; charset=utf-8", false);
+        check(b"# %PDF-1.7", "text/plain", false);
+        check(&[&[b' '; PDF_MARK_WITHIN][..], b"%PDF-1.7"].concat(), "application/pdf", false);
+    }
 }

@@ -1,0 +1,161 @@
+//! Fonts, as far as their texts need them: which characters a code stands for, and how wide it is.
+//!
+//! A table `ToUnicode` in the file says the characters first, then the font's encoding. No outline is read, and no
+//! font outside the file is needed.
+
+mod charset;
+mod composite;
+mod encoding;
+mod metrics;
+mod names;
+mod programs;
+mod simple;
+
+use std::{borrow::Cow, cell::OnceCell, collections::HashMap, rc::Rc};
+
+use hayro_cmap::{BfString, CMap};
+use hayro_syntax::{
+    object::{Dict, Name, Object, ObjectIdentifier, Stream, dict::keys},
+    page::Resources,
+};
+
+use self::{composite::CompositeFont, names::GlyphNames, simple::SimpleFont};
+use super::{
+    budget::{Budget, Exhausted, FONT_OPERATIONS, MAX_TABLE_BYTES, TABLE_BYTES_PER_OPERATION},
+    decode::decode,
+};
+
+/// A font of a document.
+#[derive(Debug)]
+pub(super) struct Font {
+    kind: Kind,
+    to_unicode: Option<ToUnicode>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Simple(SimpleFont),
+    Composite(CompositeFont),
+}
+
+/// The table that says the characters of codes.
+#[derive(Debug)]
+enum ToUnicode {
+    Table(Box<CMap>),
+    /// The codes are characters themselves.
+    Identity,
+}
+
+/// What a code of a string shows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shown<'f> {
+    /// The characters; none where the file does not say them.
+    pub(super) characters: Option<Cow<'f, str>>,
+    /// The width, in thousandths of the size.
+    pub(super) width: f64,
+    /// Whether it is the code to which the spacing of words applies.
+    pub(super) is_space: bool,
+    /// The length of the code, in bytes.
+    pub(super) length: usize,
+}
+
+impl Font {
+    fn read(dict: &Dict<'_>, names: &GlyphNames, budget: &mut Budget) -> Result<Self, Exhausted> {
+        budget.operations(FONT_OPERATIONS)?;
+        let to_unicode = match dict.get::<Object<'_>>(keys::TO_UNICODE) {
+            Some(Object::Stream(table)) => read_table(&table, budget)?.map(ToUnicode::Table),
+            Some(Object::Name(name)) => name.as_str().starts_with("Identity").then_some(ToUnicode::Identity),
+            _ => None,
+        };
+        let kind = match dict.get::<Name<'_>>(keys::SUBTYPE).as_deref() {
+            Some(b"Type0") => Kind::Composite(CompositeFont::read(dict, budget)?),
+            _ => Kind::Simple(SimpleFont::read(dict, names, budget)?),
+        };
+        Ok(Self { kind, to_unicode })
+    }
+
+    pub(super) fn is_vertical(&self) -> bool {
+        matches!(&self.kind, Kind::Composite(font) if font.is_vertical)
+    }
+
+    /// How high the letters are, in sizes.
+    pub(super) fn height(&self) -> f64 {
+        match &self.kind {
+            Kind::Simple(font) => font.height,
+            Kind::Composite(_) => 1.0,
+        }
+    }
+
+    /// What the first code of a string shows; the string is not empty.
+    pub(super) fn first(&self, bytes: &[u8]) -> Shown<'_> {
+        match &self.kind {
+            Kind::Simple(font) => {
+                let code = bytes[0];
+                let said = self.said(u32::from(code));
+                let characters = said.map(Cow::Owned).or_else(|| font.character(code).map(Cow::Borrowed));
+                Shown { characters, width: font.width(code), is_space: code == b' ', length: 1 }
+            }
+            Kind::Composite(font) => {
+                let (code, length) = font.first_code(bytes);
+                let characters = self.said(code).or_else(|| font.characters(&bytes[..length]));
+                let is_space = length == 1 && code == u32::from(b' ');
+                let width = font.width(code, length);
+                Shown { characters: characters.map(Cow::Owned), width, is_space, length }
+            }
+        }
+    }
+
+    /// The characters that the table of the font says for a code.
+    fn said(&self, code: u32) -> Option<String> {
+        match self.to_unicode.as_ref()? {
+            ToUnicode::Identity => char::from_u32(code).filter(|it| *it != '\0').map(String::from),
+            ToUnicode::Table(table) => match table.lookup_bf_string(code)? {
+                // A table that says NUL says nothing.
+                BfString::Char('\0') => None,
+                BfString::Char(character) => Some(character.into()),
+                BfString::String(text) => Some(text),
+            },
+        }
+    }
+}
+
+/// The fonts of a document that were read.
+#[derive(Debug, Default)]
+pub(super) struct Fonts {
+    fonts: HashMap<ObjectIdentifier, Rc<Font>>,
+    names: OnceCell<GlyphNames>,
+}
+
+impl Fonts {
+    /// The font of this name in the resources.
+    pub(super) fn get(
+        &mut self,
+        name: &Name<'_>,
+        resources: &Resources<'_>,
+        budget: &mut Budget,
+    ) -> Result<Option<Rc<Font>>, Exhausted> {
+        // A font that stands in the resources themselves has no number, and is read each time.
+        let id = resources.fonts.get_ref(name).map(ObjectIdentifier::from);
+        if let Some(font) = id.and_then(|id| self.fonts.get(&id)) {
+            return Ok(Some(Rc::clone(font)));
+        }
+        let Some(dict) = resources.get_font(name) else { return Ok(None) };
+        let font = Rc::new(Font::read(&dict, self.names.get_or_init(GlyphNames::new), budget)?);
+        if let Some(id) = id {
+            self.fonts.insert(id, Rc::clone(&font));
+        }
+        Ok(Some(font))
+    }
+}
+
+/// A table of characters or codes. Tables outside the file, which it may refer to, are left out.
+fn read_table(stream: &Stream<'_>, budget: &mut Budget) -> Result<Option<Box<CMap>>, Exhausted> {
+    let text = decode(stream, MAX_TABLE_BYTES, budget)?;
+    budget.operations(text.len() / TABLE_BYTES_PER_OPERATION)?;
+    Ok(CMap::parse(&text, |_| None).map(Box::new))
+}
+
+/// The name of a font without the prefix of a subset, such as `ABCDEF+`.
+fn without_prefix(name: &str) -> &str {
+    name.split_once('+').filter(|(prefix, _)| prefix.len() == 6).map_or(name, |(_, name)| name)
+}

@@ -1,0 +1,155 @@
+//! PDF files for tests, written object by object.
+
+use std::fmt::Write as _;
+
+/// A file. Object 1 is the catalog and object 2 the tree of pages; the others have the numbers that adding them returns.
+#[derive(Clone, Debug)]
+pub struct PdfFile {
+    /// The objects from the third on.
+    objects: Vec<Vec<u8>>,
+    /// The numbers of the pages.
+    pages: Vec<usize>,
+    /// Further entries of the trailer.
+    trailer: String,
+}
+
+/// A font that no file has to carry.
+pub const HELVETICA: &str = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
+
+impl PdfFile {
+    /// A file without pages.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { objects: Vec::new(), pages: Vec::new(), trailer: String::new() }
+    }
+
+    /// A file with a page for each of these contents, which use the font `/F`.
+    #[must_use]
+    pub fn of_pages<T: AsRef<[u8]>>(font: &str, contents: impl IntoIterator<Item = T>) -> Self {
+        let mut file = Self::new();
+        let font = file.object(font);
+        for content in contents {
+            let content = file.stream("", content.as_ref());
+            file.page(&format!("/Font << /F {font} 0 R >>"), content);
+        }
+        file
+    }
+
+    /// Adds an object, and returns its number.
+    pub fn object(&mut self, text: impl AsRef<[u8]>) -> usize {
+        self.objects.push(text.as_ref().to_vec());
+        self.objects.len() + 2
+    }
+
+    /// The number that the next object will have, for those that name each other.
+    #[must_use]
+    pub const fn next(&self) -> usize {
+        self.objects.len() + 3
+    }
+
+    /// Adds a stream with these entries besides its length.
+    pub fn stream(&mut self, entries: &str, bytes: &[u8]) -> usize {
+        let mut text = format!("<< {entries} /Length {} >>\nstream\n", bytes.len()).into_bytes();
+        text.extend(bytes);
+        text.extend(b"\nendstream");
+        self.object(text)
+    }
+
+    /// Adds a page with these resources and this content.
+    pub fn page(&mut self, resources: &str, content: usize) -> usize {
+        let page = self.object(format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Resources << {resources} >> /Contents {content} 0 R >>"
+        ));
+        self.pages.push(page);
+        page
+    }
+
+    /// Adds an entry to the trailer, such as `/Info 7 0 R`.
+    pub fn trailer(&mut self, entry: &str) {
+        self.trailer.push_str(entry);
+    }
+
+    /// The file with a table of its objects.
+    #[must_use]
+    pub fn finish(&self) -> Vec<u8> {
+        let mut file = b"%PDF-1.4\n".to_vec();
+        let mut table = String::from("0000000000 65535 f \n");
+        let objects = self.heads().into_iter().chain(self.objects.iter().cloned());
+        for (index, object) in objects.enumerate() {
+            writeln!(table, "{:010} 00000 n ", file.len()).expect("a text");
+            file.extend(format!("{} 0 obj\n", index + 1).bytes());
+            file.extend(object);
+            file.extend(b"\nendobj\n");
+        }
+        let (start, size) = (file.len(), self.objects.len() + 3);
+        let end = format!(
+            "xref\n0 {size}\n{table}trailer\n<< /Size {size} /Root 1 0 R {} >>\nstartxref\n{start}\n%%EOF\n",
+            self.trailer
+        );
+        file.extend(end.bytes());
+        file
+    }
+
+    /// The file as of PDF 1.5: objects in a stream, which `pack` may compress, and their table in another.
+    ///
+    /// # Panics
+    /// If the file has more than 255 objects, or 4 GiB.
+    #[must_use]
+    pub fn finish_packed(&self, filter: &str, pack: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
+        let mut file = b"%PDF-1.5\n".to_vec();
+        let objects: Vec<Vec<u8>> = self.heads().into_iter().chain(self.objects.iter().cloned()).collect();
+        let packed_number = objects.len() + 1;
+        let (mut index, mut packed) = (String::new(), Vec::new());
+        // A row for each object: its kind, its place or the stream that it is in, and its place there.
+        let mut rows: Vec<(u8, usize, u8)> = vec![(0, 0, 0)];
+        let mut count = 0_u8;
+        for (number, object) in (1..).zip(&objects) {
+            if object.ends_with(b"endstream") {
+                rows.push((1, file.len(), 0));
+                file.extend([format!("{number} 0 obj\n").as_bytes(), object, b"\nendobj\n"].concat());
+            } else {
+                rows.push((2, packed_number, count));
+                count += 1;
+                write!(index, "{number} {} ", packed.len()).expect("a text");
+                packed.extend([object, &b" "[..]].concat());
+            }
+        }
+        rows.push((1, file.len(), 0));
+        let bytes = pack(&[index.as_bytes(), &packed].concat());
+        let head =
+            format!("/Type /ObjStm /N {count} /First {} {filter} /Length {}", index.len(), bytes.len());
+        file.extend(format!("{packed_number} 0 obj\n<< {head} >>\nstream\n").bytes());
+        file.extend([&bytes, &b"\nendstream\nendobj\n"[..]].concat());
+        let start = file.len();
+        rows.push((1, start, 0));
+        let rows: Vec<u8> = (rows.iter())
+            .flat_map(|(kind, place, index)| {
+                let place = u32::try_from(*place).expect("a small file").to_be_bytes();
+                [&[*kind][..], &place, &[*index]].concat()
+            })
+            .collect();
+        let (number, size) = (packed_number + 1, packed_number + 2);
+        let head = format!(
+            "/Type /XRef /Size {size} /W [1 4 1] /Root 1 0 R {} /Length {}",
+            self.trailer,
+            rows.len()
+        );
+        file.extend(format!("{number} 0 obj\n<< {head} >>\nstream\n").bytes());
+        file.extend(rows);
+        file.extend(format!("\nendstream\nendobj\nstartxref\n{start}\n%%EOF\n").bytes());
+        file
+    }
+
+    /// The catalog and the tree of pages.
+    fn heads(&self) -> [Vec<u8>; 2] {
+        let kids: Vec<String> = self.pages.iter().map(|page| format!("{page} 0 R")).collect();
+        let tree = format!("<< /Type /Pages /Count {} /Kids [{}] >>", self.pages.len(), kids.join(" "));
+        [b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(), tree.into_bytes()]
+    }
+}
+
+impl Default for PdfFile {
+    fn default() -> Self {
+        Self::new()
+    }
+}
