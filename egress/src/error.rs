@@ -132,11 +132,11 @@ pub enum FetchError {
         limit: usize,
     },
     /// No connection to any of the host's addresses.
-    #[error("connect to {address} for {host}")]
+    #[error("connect to {host}")]
     ConnectFailed {
         /// The host.
         host: String,
-        /// The address that was tried last.
+        /// The address that was tried last. Not in the text: a caller of a tool knows the name, and not where it leads.
         address: SocketAddr,
         /// The I/O error.
         #[source]
