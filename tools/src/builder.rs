@@ -2,11 +2,14 @@
 //! so do embedders with tools of their own.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock, Weak},
 };
 
-use portcullis_policy::{Approval, AuditSync, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_policy::{
+    Approval, AuditSync, FlowLabel, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy,
+};
 use portcullis_types::{SandboxTier, Tool, ToolName};
 use serde_json::Value;
 
@@ -14,14 +17,16 @@ use self::registration::{Registration, ShippedModule};
 use crate::{
     audit::{AuditLog, Recovery, SyncMode},
     bootstrap::PolicyFiles,
+    call::{Caller, Parent},
     error::BootstrapError,
     hook::{CallHook, Hooks},
     modules::{ForeignModule, Lock, ModuleError, ModuleOrigin, RefusedModule},
-    native::{self, Capability, StillGranted},
+    native::{self, Capability, FollowOutput, StillGranted},
     output_store::OutputStore,
     pipeline::Host,
     rates::Rates,
     registry::{BuildFindings, ToolRegistry},
+    run_labels::RunLabels,
     sandbox::{EmbeddedModule, HostWasmToolRunner, WasmError, mounts::MountTable},
     shell::{ShellBackend, ShellSource, SidecarConfig},
     slots::CallSlots,
@@ -268,7 +273,8 @@ impl RegistryBuilder {
         registration.operations(self.steps, http_client.as_ref(), policy.search())?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
-        registration.output_read(&outputs, still_granted(Arc::clone(&known)))?;
+        let labels = Arc::new(RunLabels::default());
+        registration.output_read(&outputs, still_granted(Arc::clone(&known)), follow(Arc::clone(&labels)))?;
         // Foreign modules come last: every name of ours is taken before they claim one.
         registration.foreign_modules(self.foreign, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;
@@ -292,7 +298,7 @@ impl RegistryBuilder {
             runner: self.runner.map(Arc::new),
             slots: Arc::new(CallSlots::new(policy.concurrency())),
             rates: Arc::new(Rates::new(policy.calls_per_minute())),
-            labels: Arc::default(),
+            labels,
             http_client,
             hooks: Hooks::new(self.hooks),
             operation_steps: None,
@@ -376,6 +382,20 @@ fn still_granted(known: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
             })
         };
         mounts.iter().all(is_granted)
+    })
+}
+
+/// Brings the labels of a stored output to the call that reads it: its run, and the process, may be others than those that
+/// made it.
+fn follow(run_labels: Arc<RunLabels>) -> FollowOutput {
+    Arc::new(move |ctx, stored| {
+        let Some(labels) = stored["labels"].as_array() else { return false };
+        let parsed = labels.iter().map(|label| label.as_str()?.parse::<FlowLabel>().ok());
+        let Some(labels) = parsed.collect::<Option<BTreeSet<FlowLabel>>>() else { return false };
+        let detached = || Caller::new(ctx.agent_id.clone(), ctx.run_id.clone()).owner();
+        let owner = ctx.extensions.get::<Parent>().map_or_else(detached, |parent| parent.caller.owner());
+        run_labels.bring(&owner, &ctx.call_id, &labels);
+        true
     })
 }
 

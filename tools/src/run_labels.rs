@@ -57,6 +57,8 @@ struct CallUnderWay {
     web: AtomicBool,
     secrets: Arc<[GrantedSecret]>,
     carried: Mutex<BTreeSet<SecretName>>,
+    /// The labels of a stored output that it has read.
+    brought: Mutex<BTreeSet<FlowLabel>>,
 }
 
 /// A call under way, with the marks of what it has read. Its labels are added to its run when this is dropped, also
@@ -127,9 +129,27 @@ impl RunLabels {
             web: AtomicBool::new(false),
             secrets: Arc::clone(&grant.secrets),
             carried: Mutex::default(),
+            brought: Mutex::default(),
         });
         lock(&self.shared()).under_way.push(Arc::clone(&call));
         RunningCallLabels { labels: Arc::clone(self), call }
+    }
+
+    /// Adds labels to a call under way, or to its run where no such call is known: those of a stored output that the call
+    /// is about to read.
+    pub(crate) fn bring(&self, owner: &Owner, call_id: &str, labels: &BTreeSet<FlowLabel>) {
+        let shared = self.shared();
+        let mut remembered = lock(&shared);
+        let mut reads = remembered.under_way.iter().filter(|it| it.owner == *owner && it.call_id == call_id);
+        let Some(first) = reads.next() else {
+            let labels = labels.iter().map(|label| (label.clone(), call_id.to_owned()));
+            remembered.add(owner, labels);
+            return;
+        };
+        // A provider may use an id twice; then each of its calls counts.
+        for call in std::iter::once(first).chain(reads) {
+            lock(&call.brought).extend(labels.iter().cloned());
+        }
     }
 
     /// Remembers what others remember, from now on together with them, and keeps its own.
@@ -216,13 +236,14 @@ impl RememberedRuns {
 }
 
 impl CallUnderWay {
-    /// One label for each mount that the call has used, one for the network, and one for each secret that its requests
-    /// have carried.
+    /// One label for each mount that the call has used, one for the network, one for each secret that its requests have
+    /// carried, and those of a stored output that it has read.
     fn labels(&self) -> impl Iterator<Item = FlowLabel> {
         let mounts = self.mounts.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
         let web = self.web.load(Ordering::Acquire).then_some(FlowLabel::Web);
         let carried = lock(&self.carried).clone().into_iter().map(FlowLabel::Secret);
-        mounts.map(|(_, mount)| FlowLabel::of_mount(&mount.name)).chain(web).chain(carried)
+        let brought = lock(&self.brought).clone();
+        mounts.map(|(_, mount)| FlowLabel::of_mount(&mount.name)).chain(web).chain(carried).chain(brought)
     }
 }
 
@@ -314,6 +335,7 @@ mod tests {
             web: AtomicBool::new(false),
             secrets: Arc::default(),
             carried: Mutex::default(),
+            brought: Mutex::default(),
         });
         lock(&labels.shared()).under_way.push(Arc::clone(&call));
         RunningCallLabels { labels: Arc::clone(labels), call }
@@ -357,6 +379,22 @@ mod tests {
         drop(running);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1"), label("web", "c1")]);
         assert!(lock(&labels.shared()).under_way.is_empty());
+    }
+
+    #[test]
+    fn a_stored_output_brings_its_labels_to_the_call_that_reads_it() {
+        let labels = Arc::default();
+        let run = Caller::new("a", "1");
+        let reading = call(&labels, &run, "c1", &[]);
+        labels.bring(&run.owner(), "c1", &[FlowLabel::Vault].into());
+        assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
+        // The call goes on under an ended run, and what it has read counts for what follows.
+        labels.end_run(&run.owner());
+        drop(reading);
+        assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
+        // A call that is not known as under way: its run has them.
+        labels.bring(&Caller::new("a", "2").owner(), "c2", &[FlowLabel::Web].into());
+        assert_eq!(labels_of(&labels, "2"), [label("web", "c2")]);
     }
 
     #[test]
