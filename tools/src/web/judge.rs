@@ -85,6 +85,13 @@ impl GrantJudge {
     }
 
     /// The denial of a refused request.
+    /// A judge under which no response is larger.
+    pub(crate) fn with_response_bytes(mut self, most: usize) -> Self {
+        self.limits.wire_bytes = self.limits.wire_bytes.min(most);
+        self.limits.response_bytes = self.limits.response_bytes.min(most);
+        self
+    }
+
     pub(crate) fn take_denial(&self) -> Option<Denial> {
         self.denial.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
