@@ -51,7 +51,7 @@ pub trait Judge: Send + Sync {
     /// Called with each credential before the request that carries it is sent. Default: nothing.
     fn attached(&self, _credential: &Credential) {}
 
-    /// The limits of the request. Called once, before anything else.
+    /// The limits of the request. Called before anything else, by the caller and by the thread.
     fn limits(&self) -> RequestLimits;
 }
 

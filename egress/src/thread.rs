@@ -28,6 +28,7 @@ use tokio::{
         mpsc::{self, error::TrySendError},
         oneshot,
     },
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -114,7 +115,8 @@ impl Egress {
         self.threads.iter().any(|jobs| !jobs.is_closed())
     }
 
-    /// Makes a request and follows its redirects, as far as the judge lets them.
+    /// Makes a request and follows its redirects, as far as the judge lets them. The judge's `total` counts from here:
+    /// a request may wait for a thread.
     ///
     /// # Cancellation
     /// Cancelling the token, or dropping the future, closes the request's connection. A server may have acted on
@@ -131,8 +133,12 @@ impl Egress {
         let cancel = cancel.child_token();
         let _cancel_on_drop = cancel.clone().drop_guard();
         let (answer, answered) = oneshot::channel();
+        let limit = judge.limits().total;
         self.submit(Job::Request(RequestJob { judge, request, cancel, answer }))?;
-        answered.await.unwrap_or(Err(FetchError::Stopped))
+        match timeout(limit, answered).await {
+            Ok(answer) => answer.unwrap_or(Err(FetchError::Stopped)),
+            Err(_elapsed) => Err(FetchError::TotalTimeout { limit }),
+        }
     }
 
     /// Serves the connection of a client that asks for a tunnel, to its end. `stream` must not block. The judge is
