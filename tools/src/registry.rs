@@ -104,9 +104,13 @@ impl ToolRegistry {
     }
 
     /// Goes on where another registry stops: what runs have read under it counts under this one, also what calls
-    /// read that still run there. For a registry that takes another's place while its callers go on.
+    /// read that still run there. Responses stay clean of each secret that either has read. For a registry that takes
+    /// another's place while its callers go on.
     pub fn continue_runs_of(&self, other: &Self) {
         self.host.labels.share_with(&other.host.labels);
+        if let (Some(client), Some(others)) = (&self.host.http_client, &other.host.http_client) {
+            client.known().share_with(others.known());
+        }
     }
 
     /// The tools at this moment, by name.

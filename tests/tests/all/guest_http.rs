@@ -382,13 +382,18 @@ async fn a_guest_never_gets_the_secret_that_its_requests_carry() {
     assert!(server.take_heads().concat().contains(&format!("x-api-key: {VALUE}\n")));
     let said = ask(&registry, json!({ "url": url, "header": "X-Api-Key: mine" })).await;
     assert_eq!(said[0]["code"], "header_forbidden");
+    // Two ranges would bring the value in two pieces, neither of which is the whole.
+    for range in ["Range: bytes=0-12", "Range: bytes=13-", "If-Range: \"x\""] {
+        let said = ask(&registry, json!({ "url": url, "header": range })).await;
+        assert_eq!(said[0]["code"], "header_forbidden", "{range}");
+    }
     assert_eq!(server.requests(), 1);
 
     let rows = world.rows();
     let of_requests = rows.iter().filter(|row| row.operation_id.is_some());
     let named: Vec<usize> = of_requests.map(|row| row.secrets.len()).collect();
-    // The one that was refused carried none.
-    assert_eq!(named, [1, 0]);
+    // Those that were refused carried none.
+    assert_eq!(named, [1, 0, 0, 0, 0]);
     let calls: Vec<_> =
         rows.iter().filter(|row| row.operation_id.is_none() && row.outcome.is_some()).collect();
     assert_eq!((calls[0].secrets.as_slice(), calls[1].secrets.len()), (&["key".into()][..], 0));

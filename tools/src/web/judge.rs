@@ -3,14 +3,14 @@
 use std::{
     collections::BTreeSet,
     net::IpAddr,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use portcullis_egress::{Credential, Judge, Method, Refusal, RequestLimits, Url};
 use portcullis_policy::{Denial, DenialCode, Grant, JudgedRequest, UrlHost};
 
-use super::DeclaredHosts;
+use super::{DeclaredHosts, known_secrets::KnownSecrets};
 
 /// The grant of one call, as the client's judge.
 #[derive(Debug)]
@@ -21,8 +21,9 @@ pub(crate) struct GrantJudge {
     limits: RequestLimits,
     /// The denial behind the refusal that the client reports, with its rule and hint.
     denial: Mutex<Option<Denial>>,
-    /// The secrets of all tools, as far as they were read; set before the request is sent.
-    credentials: OnceLock<Vec<Credential>>,
+    /// The secrets that requests of the grant may carry, and those of all tools as far as they were read; set before the
+    /// request is sent.
+    secrets: OnceLock<(Vec<Credential>, Arc<KnownSecrets>)>,
     /// The names of those that a request has carried.
     carried: Mutex<BTreeSet<String>>,
 }
@@ -47,7 +48,7 @@ impl GrantJudge {
             declared,
             limits,
             denial: Mutex::new(None),
-            credentials: OnceLock::new(),
+            secrets: OnceLock::new(),
             carried: Mutex::default(),
         }
     }
@@ -59,9 +60,9 @@ impl GrantJudge {
 
     /// Gives the judge the secrets that its requests may carry, and that no response may repeat. Without them it
     /// attaches none.
-    pub(super) fn set_credentials(&self, credentials: Vec<Credential>) {
+    pub(super) fn set_credentials(&self, credentials: Vec<Credential>, known: Arc<KnownSecrets>) {
         // A judge is that of one request.
-        let _again = self.credentials.set(credentials);
+        let _again = self.secrets.set((credentials, known));
     }
 
     /// The secrets that the request has carried so far, by name, also if it failed.
@@ -84,7 +85,6 @@ impl GrantJudge {
         self
     }
 
-    /// The denial of a refused request.
     /// A judge under which no response is larger.
     pub(crate) fn with_response_bytes(mut self, most: usize) -> Self {
         self.limits.wire_bytes = self.limits.wire_bytes.min(most);
@@ -92,6 +92,7 @@ impl GrantJudge {
         self
     }
 
+    /// The denial of a refused request.
     pub(crate) fn take_denial(&self) -> Option<Denial> {
         self.denial.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -130,11 +131,26 @@ impl Judge for GrantJudge {
     }
 
     fn credentials(&self) -> &[Credential] {
-        self.credentials.get().map_or(&[], Vec::as_slice)
+        self.secrets.get().map_or(&[], |(credentials, _)| credentials)
+    }
+
+    fn known_secrets(&self) -> Vec<Credential> {
+        let Some((own, known)) = self.secrets.get() else { return Vec::new() };
+        let mut all = known.all();
+        // Those of this request may be forgotten, if very many became known meanwhile.
+        let missing = own.iter().filter(|own| !all.iter().any(|other| other.has_value_of(own)));
+        let missing: Vec<Credential> = missing.cloned().collect();
+        all.extend(missing);
+        all
     }
 
     fn attaches(&self, credential: &Credential, url: &Url) -> bool {
         self.grant.attaches_secret(credential.name(), url.as_str())
+    }
+
+    fn may_repeat_a_secret(&self, url: &Url) -> bool {
+        self.secrets.get().is_some_and(|(_, known)| known.reached(url))
+            || self.grant.secrets_for(url.as_str()).next().is_some()
     }
 
     fn attached(&self, credential: &Credential) {

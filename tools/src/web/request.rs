@@ -7,6 +7,7 @@ use portcullis_egress::{
 };
 use portcullis_policy::{Denial, Grant};
 use portcullis_types::{ToolError, ToolErrorKind, chain};
+use tokio::time::timeout;
 
 use super::{GrantJudge, HttpClientHandle};
 use crate::audit::{CallRecord, Text};
@@ -23,8 +24,9 @@ pub(crate) enum RequestFailure {
     Failed(ToolError),
 }
 
-/// Makes a request, with the secrets of the judge's grant. The row gets the proven posture of the client's threads before
-/// the request is sent, and the names of the secrets that it has carried.
+/// Makes a request, with the secrets of the judge's grant, in the time that the judge has for it: also the start of the
+/// client and the reading of secrets, whose files may lie anywhere. The row gets the proven posture of the client's threads
+/// before the request is sent, and the names of the secrets that it has carried.
 ///
 /// # Cancellation
 /// Dropping the future or firing the token closes the connection.
@@ -36,17 +38,43 @@ pub(crate) async fn request(
     row: &mut CallRecord,
 ) -> Result<Response, RequestFailure> {
     row.secrets.clear();
-    let client = http_client.client().await.map_err(RequestFailure::Failed)?;
+    let limit = judge.limits().total;
+    let made = timeout(limit, make(http_client, judge, request, cancel.clone(), row));
+    let made = tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(RequestError::Fetch(FetchError::Cancelled)),
+        made = made => made.unwrap_or(Err(RequestError::Fetch(FetchError::TotalTimeout { limit }))),
+    };
+    row.secrets = judge.carried().into_iter().map(Into::into).collect();
+    made.map_err(|error| match (error, judge.take_denial()) {
+        (RequestError::Fetch(_), Some(denial)) => RequestFailure::Denied(denial),
+        (RequestError::Fetch(error), None) => {
+            RequestFailure::Failed(tool_error(&error, &judge.known_secrets()))
+        }
+        (RequestError::Unprepared(error), _) => RequestFailure::Failed(error),
+    })
+}
+
+/// Why a request has no response: it was not sent, or it failed.
+enum RequestError {
+    Unprepared(ToolError),
+    Fetch(FetchError),
+}
+
+async fn make(
+    http_client: &HttpClientHandle,
+    judge: &Arc<GrantJudge>,
+    request: Request,
+    cancel: CancellationToken,
+    row: &mut CallRecord,
+) -> Result<Response, RequestError> {
+    let client = http_client.client().await.map_err(RequestError::Unprepared)?;
     row.posture = Some(client.posture().summary().into());
-    judge.set_credentials(http_client.credentials(judge.grant()).await.map_err(RequestFailure::Failed)?);
+    let credentials = http_client.credentials(judge.grant()).await.map_err(RequestError::Unprepared)?;
+    judge.set_credentials(credentials, Arc::clone(http_client.known()));
     // For a row that ends with the caller, while the request is under way.
     row.secrets = secrets_for(judge.grant(), request.url.as_str());
-    let sent = client.send(Arc::clone(judge) as _, request, cancel).await;
-    row.secrets = judge.carried().into_iter().map(Into::into).collect();
-    sent.map_err(|error| match judge.take_denial() {
-        Some(denial) => RequestFailure::Denied(denial),
-        None => RequestFailure::Failed(tool_error(&error, judge.credentials())),
-    })
+    client.send(Arc::clone(judge) as _, request, cancel).await.map_err(RequestError::Fetch)
 }
 
 /// The names of the secrets that a request to this address would carry, for the row before it.
@@ -70,7 +98,9 @@ fn tool_error(error: &FetchError, credentials: &[Credential]) -> ToolError {
         _ => ToolErrorKind::Failed,
     };
     let clean = |text: String| redact_text(text, credentials);
-    ToolError::new(kind, clean(error.to_string()))
-        .with_code(error.code())
-        .with_operator_detail(clean(chain(error)))
+    let detail = match error {
+        FetchError::ConnectFailed { address, .. } => format!("{} ({address})", chain(error)),
+        _ => chain(error),
+    };
+    ToolError::new(kind, clean(error.to_string())).with_code(error.code()).with_operator_detail(clean(detail))
 }
