@@ -10,14 +10,14 @@ use std::{
 use portcullis_policy::{
     Approval, AuditSync, FlowLabel, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy,
 };
-use portcullis_types::{SandboxTier, Tool, ToolName};
+use portcullis_types::{SandboxTier, Tool, ToolError, ToolName};
 use serde_json::Value;
 
 use self::registration::{Registration, ShippedModule};
 use crate::{
     audit::{AuditLog, Recovery, SyncMode},
     bootstrap::PolicyFiles,
-    call::{Caller, Parent},
+    call::{Caller, NestingContext},
     error::BootstrapError,
     hook::{CallHook, Hooks},
     modules::{ForeignModule, Lock, ModuleError, ModuleOrigin, RefusedModule},
@@ -274,7 +274,11 @@ impl RegistryBuilder {
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
         let labels = Arc::new(RunLabels::default());
-        registration.output_read(&outputs, still_granted(Arc::clone(&known)), follow(Arc::clone(&labels)))?;
+        registration.output_read(
+            &outputs,
+            still_granted(Arc::clone(&known)),
+            follow(Arc::clone(&labels), Arc::clone(&known)),
+        )?;
         // Foreign modules come last: every name of ours is taken before they claim one.
         registration.foreign_modules(self.foreign, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;
@@ -387,16 +391,25 @@ fn still_granted(known: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
 
 /// Brings the labels of a stored output to the call that reads it: its run, and the process, may be others than those that
 /// made it.
-fn follow(run_labels: Arc<RunLabels>) -> FollowOutput {
+fn follow(run_labels: Arc<RunLabels>, known: Arc<OnceLock<Known>>) -> FollowOutput {
     Arc::new(move |ctx, stored| {
-        let Some(labels) = stored["labels"].as_array() else { return false };
-        let parsed = labels.iter().map(|label| label.as_str()?.parse::<FlowLabel>().ok());
-        let Some(labels) = parsed.collect::<Option<BTreeSet<FlowLabel>>>() else { return false };
+        let labels = labels_of(stored);
+        let (run_labels, known, call_id) = (Arc::clone(&run_labels), Arc::clone(&known), ctx.call_id.clone());
         let detached = || Caller::new(ctx.agent_id.clone(), ctx.run_id.clone()).owner();
-        let owner = ctx.extensions.get::<Parent>().map_or_else(detached, |parent| parent.caller.owner());
-        run_labels.bring(&owner, &ctx.call_id, &labels);
-        true
+        let owner =
+            ctx.extensions.get::<NestingContext>().map_or_else(detached, |parent| parent.caller.owner());
+        Box::pin(async move {
+            let (Some(labels), Some(Known { policy, .. })) = (labels, known.get()) else {
+                return Err(ToolError::internal("a stored output does not tell what it was made from"));
+            };
+            Ok(run_labels.bring(&owner, &call_id, &labels, policy).await?)
+        })
     })
+}
+
+/// The labels that an output was stored with; none if they cannot be read.
+fn labels_of(stored: &Value) -> Option<BTreeSet<FlowLabel>> {
+    stored["labels"].as_array()?.iter().map(|label| label.as_str()?.parse().ok()).collect()
 }
 
 /// The names that entries of the policy may have: all registered tools, the steps, approved tools, and the

@@ -135,9 +135,39 @@ impl RunLabels {
         RunningCallLabels { labels: Arc::clone(self), call }
     }
 
-    /// Adds labels to a call under way, or to its run where no such call is known: those of a stored output that the call
-    /// is about to read.
-    pub(crate) fn bring(&self, owner: &Owner, call_id: &str, labels: &BTreeSet<FlowLabel>) {
+    /// Adds the labels of a stored output to the call that is about to read it, and ends its run's sessions with a network
+    /// where the policy keeps one of the labels from the network.
+    ///
+    /// # Errors
+    /// The denial of a call whose run's sessions could not be ended.
+    pub(crate) async fn bring(
+        &self,
+        owner: &Owner,
+        call_id: &str,
+        labels: &BTreeSet<FlowLabel>,
+        policy: &WorkspaceSecurityPolicy,
+    ) -> Result<(), Denial> {
+        self.add_brought(owner, call_id, labels);
+        self.withdraw_networks_after(labels.iter().cloned(), owner, call_id, policy).await
+    }
+
+    /// Ends a run's sessions with a network, where the policy keeps one of these labels from the network.
+    async fn withdraw_networks_after(
+        &self,
+        mut labels: impl Iterator<Item = FlowLabel>,
+        owner: &Owner,
+        call_id: &str,
+        policy: &WorkspaceSecurityPolicy,
+    ) -> Result<(), Denial> {
+        let Some(rule) = labels.find_map(|label| policy.network_rule_after(&label)) else { return Ok(()) };
+        end_all(self.networked_of(owner)).await.map_err(|error| {
+            let MountRefusal { rule, hint } = not_ended(&rule, &error);
+            Denial { code: DenialCode::FlowDenied, rule, subject: call_id.to_owned(), hint }
+        })
+    }
+
+    /// Adds labels to a call under way, or to its run where no such call is known.
+    fn add_brought(&self, owner: &Owner, call_id: &str, labels: &BTreeSet<FlowLabel>) {
         let shared = self.shared();
         let mut remembered = lock(&shared);
         let mut reads = remembered.under_way.iter().filter(|it| it.owner == *owner && it.call_id == call_id);
@@ -278,13 +308,8 @@ impl RunningCallLabels {
     /// The denial, if it is not known that they have ended.
     pub(crate) async fn withdraw_networks(&self, policy: &WorkspaceSecurityPolicy) -> Result<(), Denial> {
         let is_of_request = |label: &FlowLabel| matches!(label, FlowLabel::Web | FlowLabel::Secret(_));
-        let mut labels = self.call.labels().filter(is_of_request);
-        let Some(rule) = labels.find_map(|label| policy.network_rule_after(&label)) else { return Ok(()) };
-        let sessions = self.labels.networked_of(&self.call.owner);
-        end_all(sessions).await.map_err(|error| {
-            let MountRefusal { rule, hint } = not_ended(&rule, &error);
-            Denial { code: DenialCode::FlowDenied, rule, subject: self.call.call_id.clone(), hint }
-        })
+        let labels = self.call.labels().filter(is_of_request);
+        self.labels.withdraw_networks_after(labels, &self.call.owner, &self.call.call_id, policy).await
     }
 
     /// The marks of the grant's mounts, for the guest that uses them.
@@ -386,14 +411,14 @@ mod tests {
         let labels = Arc::default();
         let run = Caller::new("a", "1");
         let reading = call(&labels, &run, "c1", &[]);
-        labels.bring(&run.owner(), "c1", &[FlowLabel::Vault].into());
+        labels.add_brought(&run.owner(), "c1", &[FlowLabel::Vault].into());
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
         // The call goes on under an ended run, and what it has read counts for what follows.
         labels.end_run(&run.owner());
         drop(reading);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
         // A call that is not known as under way: its run has them.
-        labels.bring(&Caller::new("a", "2").owner(), "c2", &[FlowLabel::Web].into());
+        labels.add_brought(&Caller::new("a", "2").owner(), "c2", &[FlowLabel::Web].into());
         assert_eq!(labels_of(&labels, "2"), [label("web", "c2")]);
     }
 

@@ -307,8 +307,8 @@ fn judge_address(
     let to = SocketAddr::new(address.to_canonical(), port);
     match reason_not_public(to.ip()) {
         Some(reason) if !allow_private.contains(&PrivateEndpoint::Address(to)) => Err(match host {
-            Host::Address(_) => not_public(host, port, reason, &to),
-            Host::Name(_) => leads_elsewhere(host, port, reason, &to),
+            UrlHost::Address(_) => not_public(host, port, reason, &to),
+            UrlHost::Name(_) => leads_elsewhere(host, port, reason, &to),
         }),
         Some(_) | None => Ok(JudgedAddress(to)),
     }
@@ -353,7 +353,7 @@ fn not_public(host: &UrlHost, port: u16, reason: &str, entry: &dyn Display) -> D
 
 /// Without the address, which the caller has not named: answers of an internal name server are not for models, modules
 /// and commands. The rule has it, for the row and the operator.
-fn leads_elsewhere(host: &Host, port: u16, reason: &str, address: &dyn Display) -> Denial {
+fn leads_elsewhere(host: &UrlHost, port: u16, reason: &str, address: &dyn Display) -> Denial {
     Denial {
         code: DenialCode::AddressNotPublic,
         rule: format!("egress.allow_private[\"{address}\"]"),

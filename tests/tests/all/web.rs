@@ -201,7 +201,7 @@ async fn a_stored_output_keeps_what_it_was_made_from() {
     fs::write(world.workspace().join("vault/key"), "secret ".repeat(5_000)).expect("writable");
     let caller = approving();
     let call = async |registry: &ToolRegistry, tool: &str, arguments: Value| {
-        Answer(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
+        CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
     };
     let send = json!({ "url": server.url("/?secret") });
     let registry = world.registry().await;

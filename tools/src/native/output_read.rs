@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use portcullis_types::{
     DEFAULT_TIMEOUT, FunctionDecl, SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolErrorKind,
     ToolOutput, async_trait,
@@ -15,8 +16,9 @@ use crate::output_store::{DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, OutputOwner, Outpu
 /// Asks the policy in force whether it would still give a stored output's grant.
 pub type StillGranted = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 
-/// Notes for the run of a call what a stored output was made from; false where the output does not tell.
-pub type FollowOutput = Arc<dyn Fn(&ToolContext, &Value) -> bool + Send + Sync>;
+/// Notes for the run of a call what a stored output was made from; the error refuses the call.
+pub type FollowOutput =
+    Arc<dyn Fn(&ToolContext, &Value) -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync>;
 
 /// Reads stored outputs: only those of the caller's own agent and run, and only while the policy still gives
 /// the grant that the output was made with. The text of its result is exactly the page.
@@ -34,7 +36,7 @@ impl OutputRead {
         Self { store, still_granted, follow }
     }
 
-    fn page(&self, ctx: &ToolContext, args: &str) -> Result<ToolOutput, ToolError> {
+    async fn page(&self, ctx: &ToolContext, args: &str) -> Result<ToolOutput, ToolError> {
         let owner = &OutputOwner { agent_id: ctx.agent_id.clone(), run_id: ctx.run_id.clone() };
         let OutputReadArguments { call_id, offset, limit } = decode(args)?;
         let output = self.store.find(&call_id, owner).map_err(refusal)?;
@@ -42,9 +44,7 @@ impl OutputRead {
             return Err(ToolError::denied("the policy no longer grants what this output was made with")
                 .with_code("grant_revoked"));
         }
-        if !(self.follow)(ctx, output.grant()) {
-            return Err(ToolError::internal("a stored output does not tell what it was made from"));
-        }
+        (self.follow)(ctx, output.grant()).await?;
         let page = output.page(offset, limit.unwrap_or(DEFAULT_PAGE_BYTES)).map_err(refusal)?;
         Ok(ToolOutput::text(page.text).with_details(json!({
             "offset": page.offset,
@@ -110,7 +110,7 @@ impl Tool for OutputRead {
 
     /// Without a context there is no caller, and no output is stored under the empty owner.
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
-        self.page(&ToolContext::detached("output_read"), args).map(|output| output.joined_text())
+        self.page(&ToolContext::detached("output_read"), args).await.map(|output| output.joined_text())
     }
 
     fn timeout(&self) -> Duration {
@@ -122,7 +122,7 @@ impl Tool for OutputRead {
     }
 
     async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
-        self.page(ctx, args.text())
+        self.page(ctx, args.text()).await
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
         let follow: FollowOutput = Arc::new(move |ctx, grant| {
             assert_eq!((&*ctx.run_id, &grant["mount"]), ("r", &json!("shared")));
             reads.fetch_add(1, Ordering::SeqCst);
-            true
+            Box::pin(async { Ok(()) })
         });
         let tool = OutputRead::new(Arc::clone(&store), shared_only, Arc::clone(&follow));
         let args = ToolArgs::parse(r#"{"call_id":"c-1","offset":8,"limit":3}"#).expect("JSON");
@@ -175,7 +175,8 @@ mod tests {
         assert_eq!(tool.execute(args.text()).await.expect_err("nobody").kind(), ToolErrorKind::NotFound);
 
         assert_eq!(followed.load(Ordering::SeqCst), 1, "followed as often as it was read");
-        let unknown = OutputRead::new(Arc::clone(&store), Arc::new(|_| true), Arc::new(|_, _| false));
+        let refuse: FollowOutput = Arc::new(|_, _| Box::pin(async { Err(ToolError::internal("unknown")) }));
+        let unknown = OutputRead::new(Arc::clone(&store), Arc::new(|_| true), refuse);
         let error = unknown.call(&caller("a", "r"), &args).await.expect_err("of unknown source");
         assert_eq!(error.kind(), ToolErrorKind::Internal);
         let revoked = OutputRead::new(store, Arc::new(|_| false), follow);
