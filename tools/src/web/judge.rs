@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     net::IpAddr,
     sync::{Arc, Mutex, OnceLock, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use portcullis_egress::{Credential, Judge, Method, Refusal, RequestLimits, Url};
@@ -19,6 +19,8 @@ pub(crate) struct GrantJudge {
     /// The hosts that the tool declares, if it is a tool of a module.
     declared: Option<DeclaredHosts>,
     limits: RequestLimits,
+    /// When the requests must have ended.
+    deadline: Instant,
     /// The denial behind the refusal that the client reports, with its rule and hint.
     denial: Mutex<Option<Denial>>,
     /// The secrets that requests of the grant may carry, and those of all tools as far as they were read; set before the
@@ -40,13 +42,13 @@ impl GrantJudge {
             max_redirects,
             wire_bytes: bytes,
             response_bytes: bytes,
-            total: time_limit,
             ..RequestLimits::default()
         };
         Self {
             grant,
             declared,
             limits,
+            deadline: Instant::now() + time_limit,
             denial: Mutex::new(None),
             secrets: OnceLock::new(),
             carried: Mutex::default(),
@@ -159,6 +161,8 @@ impl Judge for GrantJudge {
     }
 
     fn limits(&self) -> RequestLimits {
-        self.limits.clone()
+        // Starting the client and reading secrets takes from the same time.
+        let total = self.deadline.saturating_duration_since(Instant::now());
+        RequestLimits { total, ..self.limits.clone() }
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use portcullis_egress::{
-    CancellationToken, Credential, FetchError, HeaderValue, Judge as _, Request, Response, redact_text,
+    CancellationToken, Credential, Egress, FetchError, HeaderValue, Judge as _, Request, Response,
+    redact_text,
 };
 use portcullis_policy::{Denial, Grant};
 use portcullis_types::{ToolError, ToolErrorKind, chain};
@@ -39,42 +40,32 @@ pub(crate) async fn request(
 ) -> Result<Response, RequestFailure> {
     row.secrets.clear();
     let limit = judge.limits().total;
-    let made = timeout(limit, make(http_client, judge, request, cancel.clone(), row));
-    let made = tokio::select! {
+    let prepared = tokio::select! {
         biased;
-        () = cancel.cancelled() => Err(RequestError::Fetch(FetchError::Cancelled)),
-        made = made => made.unwrap_or(Err(RequestError::Fetch(FetchError::TotalTimeout { limit }))),
-    };
-    row.secrets = judge.carried().into_iter().map(Into::into).collect();
-    made.map_err(|error| match (error, judge.take_denial()) {
-        (RequestError::Fetch(_), Some(denial)) => RequestFailure::Denied(denial),
-        (RequestError::Fetch(error), None) => {
-            RequestFailure::Failed(tool_error(&error, &judge.known_secrets()))
+        () = cancel.cancelled() => Err(tool_error(&FetchError::Cancelled, &[])),
+        prepared = timeout(limit, prepare(http_client, judge)) => {
+            prepared.unwrap_or_else(|_elapsed| Err(tool_error(&FetchError::TotalTimeout { limit }, &[])))
         }
-        (RequestError::Unprepared(error), _) => RequestFailure::Failed(error),
+    };
+    let client = prepared.map_err(RequestFailure::Failed)?;
+    row.posture = Some(client.posture().summary().into());
+    // For a row that ends with the caller, while the request is under way.
+    row.secrets = secrets_for(judge.grant(), request.url.as_str());
+    // The client ends it by the token and by the time that the judge has left, and then says what it has carried.
+    let sent = client.send(Arc::clone(judge) as _, request, cancel).await;
+    row.secrets = judge.carried().into_iter().map(Into::into).collect();
+    sent.map_err(|error| match judge.take_denial() {
+        Some(denial) => RequestFailure::Denied(denial),
+        None => RequestFailure::Failed(tool_error(&error, &judge.known_secrets())),
     })
 }
 
-/// Why a request has no response: it was not sent, or it failed.
-enum RequestError {
-    Unprepared(ToolError),
-    Fetch(FetchError),
-}
-
-async fn make(
-    http_client: &HttpClientHandle,
-    judge: &Arc<GrantJudge>,
-    request: Request,
-    cancel: CancellationToken,
-    row: &mut CallRecord,
-) -> Result<Response, RequestError> {
-    let client = http_client.client().await.map_err(RequestError::Unprepared)?;
-    row.posture = Some(client.posture().summary().into());
-    let credentials = http_client.credentials(judge.grant()).await.map_err(RequestError::Unprepared)?;
+/// Has the client started and the secrets of the grant read.
+async fn prepare(http_client: &HttpClientHandle, judge: &GrantJudge) -> Result<Arc<Egress>, ToolError> {
+    let client = http_client.client().await?;
+    let credentials = http_client.credentials(judge.grant()).await?;
     judge.set_credentials(credentials, Arc::clone(http_client.known()));
-    // For a row that ends with the caller, while the request is under way.
-    row.secrets = secrets_for(judge.grant(), request.url.as_str());
-    client.send(Arc::clone(judge) as _, request, cancel).await.map_err(RequestError::Fetch)
+    Ok(client)
 }
 
 /// The names of the secrets that a request to this address would carry, for the row before it.
