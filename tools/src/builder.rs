@@ -391,7 +391,7 @@ fn still_granted(known: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
 
 /// Brings the labels of a stored output to the call that reads it: its run, and the process, may be others than those that
 /// made it.
-fn follow(run_labels: Arc<RunLabels>, known: Arc<OnceLock<Known>>) -> FollowOutput {
+fn follow(run_labels: Arc<RunLabels>, known: Arc<OnceLock<PolicyAndTools>>) -> FollowOutput {
     Arc::new(move |ctx, stored| {
         let labels = labels_of(stored);
         let (run_labels, known, call_id) = (Arc::clone(&run_labels), Arc::clone(&known), ctx.call_id.clone());
@@ -399,7 +399,7 @@ fn follow(run_labels: Arc<RunLabels>, known: Arc<OnceLock<Known>>) -> FollowOutp
         let owner =
             ctx.extensions.get::<NestingContext>().map_or_else(detached, |parent| parent.caller.owner());
         Box::pin(async move {
-            let (Some(labels), Some(Known { policy, .. })) = (labels, known.get()) else {
+            let (Some(labels), Some(PolicyAndTools { policy, .. })) = (labels, known.get()) else {
                 return Err(ToolError::internal("a stored output does not tell what it was made from"));
             };
             Ok(run_labels.bring(&owner, &call_id, &labels, policy).await?)
