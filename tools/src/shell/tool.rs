@@ -6,7 +6,7 @@ use std::{
 };
 
 use portcullis_policy::{
-    Denial, DenialCode, Grant, OutputBytes, ShellPolicy, Standing, ToolFacts, ToolOrigin,
+    Denial, Grant, OutputBytes, ShellPolicy, Standing, ToolFacts, ToolOrigin,
 };
 use portcullis_types::{
     Access, ArgumentRole, FunctionDecl, GuestPath, JsonSchema, RoleKind, SafetyTier, ToolError, ToolName,
