@@ -137,6 +137,13 @@ impl Credential {
         &self.header
     }
 
+    /// Whether another credential has the same value in the same header. Not for a comparison with a stranger's guess: the
+    /// time that it takes depends on the values.
+    #[must_use]
+    pub fn has_value_of(&self, other: &Self) -> bool {
+        self.header == other.header && self.value == other.value
+    }
+
     pub(crate) fn value(&self) -> &HeaderValue {
         &self.value
     }

@@ -102,7 +102,8 @@ pub enum FetchError {
         /// The method.
         method: Method,
     },
-    /// A header that belongs to the connection or the framing, or that carries a credential of this request.
+    /// A header that belongs to the connection or the framing, that carries a credential of this request, or that asks a
+    /// host for a part of a response where the host may know a secret.
     #[error("the header `{name}` cannot be set")]
     HeaderForbidden {
         /// The header.
@@ -132,11 +133,11 @@ pub enum FetchError {
         limit: usize,
     },
     /// No connection to any of the host's addresses.
-    #[error("connect to {address} for {host}")]
+    #[error("connect to {host}")]
     ConnectFailed {
         /// The host.
         host: String,
-        /// The address that was tried last.
+        /// The address that was tried last. Not in the text: a caller of a tool knows the name, and not where it leads.
         address: SocketAddr,
         /// The I/O error.
         #[source]
@@ -189,6 +190,13 @@ pub enum FetchError {
         host: String,
         /// The fault.
         fault: &'static str,
+    },
+    /// The response is a part of one (RFC 9110, section 15.3.7), of a host that may know a secret: redaction would miss a
+    /// value that is cut in two.
+    #[error("the response from {host} is a part, which is refused where a secret may be repeated")]
+    ResponsePartial {
+        /// The host.
+        host: String,
     },
     /// The response is not HTTP/1.
     #[error("the response from {host} is not valid HTTP")]
@@ -294,6 +302,7 @@ impl FetchError {
             Self::TotalTimeout { .. } => "total_timeout",
             Self::HeadersTooLarge { .. } => "headers_too_large",
             Self::Framing { .. } => "response_framing",
+            Self::ResponsePartial { .. } => "response_partial",
             Self::ResponseInvalid { .. } => "response_invalid",
             Self::ResponseTruncated { .. } => "response_truncated",
             Self::ResponseTooLarge { .. } => "response_too_large",

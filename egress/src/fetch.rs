@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::{
     Credential, FetchError, Judge, Request, RequestLimits, Response, address::JudgedAddresses,
-    connection::Connection, exchange::exchange, redact, redirect, resolve::Resolver, target::Target,
+    connection::Connection, exchange::exchange, parts, redact, redirect, resolve::Resolver, target::Target,
 };
 
 /// Everything that requests need, made before the thread was confined.
@@ -38,20 +38,22 @@ impl Client {
         mut request: Request,
     ) -> Result<Response, FetchError> {
         request.url.set_fragment(None);
-        let credentials = judge.credentials();
         let (mut redirects, mut redacted) = (0, false);
         loop {
             request.check(limits)?;
             let target = Target::of(&request.url, &self.ports)?;
             judge.request(&request.method, &request.url)?;
+            parts::refuse_request(judge, &request)?;
             let addresses = JudgedAddresses::of(&target, &self.resolver, judge, limits).await?;
             let connection = Connection::open(&target, &addresses, &self.tls, limits).await?;
             let address = connection.address;
             let attached = credentials_for(judge, &request)?;
             let mut answer = exchange(connection, &target, &request, &attached, limits).await?;
             // Before the headers are read for a redirect: its target could carry the secret on.
-            redacted |= redact::redact_headers(&mut answer.headers, credentials);
-            redacted |= redact::redact(&mut answer.body, credentials);
+            let secrets = judge.known_secrets();
+            redacted |= redact::redact_headers(&mut answer.headers, &secrets);
+            parts::refuse_response(judge, &request, answer.status, &answer.headers)?;
+            redacted |= redact::redact(&mut answer.body, &secrets);
             if !redirect::is_redirect(answer.status, &answer.headers) {
                 return Ok(Response {
                     url: request.url,

@@ -36,10 +36,15 @@ pub trait Judge: Send + Sync {
     /// The refusal.
     fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal>;
 
-    /// The secrets that responses are cleaned of, and that [`Self::attaches`] is asked about. Called for each
-    /// request. Default: none.
+    /// The secrets that [`Self::attaches`] is asked about. Called for each request. Default: none.
     fn credentials(&self) -> &[Credential] {
         &[]
+    }
+
+    /// The secrets that responses are cleaned of. Called when a response has come, since a secret may have become known
+    /// while the server took its time. Default: [`Self::credentials`].
+    fn known_secrets(&self) -> Vec<Credential> {
+        self.credentials().to_vec()
     }
 
     /// Whether the request to this address carries a credential. Called for each credential once all other
@@ -48,10 +53,17 @@ pub trait Judge: Send + Sync {
         false
     }
 
+    /// Whether the host of this address may know one of the secrets, so that its responses may repeat it: also where
+    /// this request carries none, but another one to the same host does. Such a host is asked for no part of a response.
+    /// Called only where a part is asked for or comes. Default: whether [`Self::attaches`] holds for a credential.
+    fn may_repeat_a_secret(&self, url: &Url) -> bool {
+        self.credentials().iter().any(|credential| self.attaches(credential, url))
+    }
+
     /// Called with each credential before the request that carries it is sent. Default: nothing.
     fn attached(&self, _credential: &Credential) {}
 
-    /// The limits of the request. Called once, before anything else.
+    /// The limits of the request. Called before anything else, by the caller and by the thread.
     fn limits(&self) -> RequestLimits;
 }
 

@@ -8,12 +8,16 @@ use crate::{Egress, EgressError};
 
 /// An [`Egress`] that starts when it is first needed, so a process without connections pays nothing.
 #[derive(Debug, Default)]
-pub struct LazyEgress(Mutex<Option<Arc<Egress>>>);
+pub struct LazyEgress(Arc<Mutex<Option<Arc<Egress>>>>);
 
 impl LazyEgress {
     /// The running client. If there is none, or its threads have ended, `start` makes one on a thread that
     /// may block. The new threads prove their confinement before they serve. A failed start is repeated by
     /// the next caller, since a name server may be configured meanwhile.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves a start to its thread, and later callers wait for that one: a file system that does not
+    /// answer holds up one thread, not one for each call.
     ///
     /// # Errors
     /// The error of `start`, or [`EgressError::Thread`] if it panics.
@@ -24,13 +28,14 @@ impl LazyEgress {
     where
         E: From<EgressError> + Send + 'static,
     {
-        let mut started = self.0.lock().await;
+        let mut started = Arc::clone(&self.0).lock_owned().await;
         if let Some(running) = started.as_ref().filter(|running| running.is_serving()) {
             return Ok(Arc::clone(running));
         }
         let panicked = |_| EgressError::Thread { source: io::Error::other("it panicked") };
-        let egress = tokio::task::spawn_blocking(start).await.map_err(panicked)??;
-        Ok(Arc::clone(started.insert(Arc::new(egress))))
+        // The lock goes with the thread, and not with the caller, who may give up.
+        let start_and_keep = move || Ok(Arc::clone(started.insert(Arc::new(start()?))));
+        tokio::task::spawn_blocking(start_and_keep).await.map_err(panicked)?
     }
 }
 
@@ -81,6 +86,39 @@ mod tests {
         assert_eq!(starts.load(Ordering::SeqCst), 3);
         let panicked = lazy_that_panics().await;
         assert!(matches!(panicked, Err(EgressError::Thread { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_start_whose_caller_gave_up_is_waited_for_and_not_repeated() {
+        let (lazy, starts) = (LazyEgress::default(), Arc::new(AtomicUsize::new(0)));
+        let (go_on, waits) = std::sync::mpsc::channel::<()>();
+        let waits = Arc::new(std::sync::Mutex::new(waits));
+        let start = || {
+            let (starts, waits) = (Arc::clone(&starts), Arc::clone(&waits));
+            move || {
+                starts.fetch_add(1, Ordering::SeqCst);
+                waits.lock().unwrap().recv().unwrap();
+                Err::<Egress, _>(EgressError::NoRoots)
+            }
+        };
+        let mut first = Box::pin(lazy.get(start()));
+        // Begun, and given up.
+        while starts.load(Ordering::SeqCst) == 0 {
+            assert!(futures_util::poll!(&mut first).is_pending());
+            tokio::task::yield_now().await;
+        }
+        drop(first);
+        let mut second = Box::pin(lazy.get(start()));
+        for _ in 0..100 {
+            assert!(futures_util::poll!(&mut second).is_pending());
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(starts.load(Ordering::SeqCst), 1);
+        // The first start fails, and the second begins.
+        go_on.send(()).unwrap();
+        go_on.send(()).unwrap();
+        assert!(second.await.is_err());
+        assert_eq!(starts.load(Ordering::SeqCst), 2);
     }
 
     async fn lazy_that_panics() -> Result<Arc<Egress>, EgressError> {

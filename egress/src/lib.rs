@@ -60,6 +60,7 @@ mod fetch;
 mod judge;
 mod lazy;
 mod limits;
+mod parts;
 mod redact;
 mod redirect;
 mod request;

@@ -76,12 +76,11 @@ fn becomes_get(method: &Method, status: StatusCode) -> bool {
     }
 }
 
-const HARMLESS: [HeaderName; 6] = [
+const HARMLESS: [HeaderName; 5] = [
     header::ACCEPT,
     header::ACCEPT_LANGUAGE,
     header::CACHE_CONTROL,
     header::CONTENT_TYPE,
-    header::RANGE,
     header::USER_AGENT,
 ];
 

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use rustix::fs::{Mode, OFlags};
 use rustls::{
     ClientConfig, RootCertStore,
     client::Resumption,
@@ -19,13 +20,19 @@ use crate::EgressError;
 /// The most bytes of a file with further certificates: 1 MiB.
 pub const MAX_CA_BYTES: u64 = 1 << 20;
 
-/// Reads a file with further certificates, for [`TrustedRoots::read`].
+/// Reads a file with further certificates, for [`TrustedRoots::read`]. The open does not block: a FIFO in its place would
+/// hold up the caller for ever.
 ///
 /// # Errors
-/// If it cannot be read, or has more than [`MAX_CA_BYTES`].
+/// If it cannot be read, is not a regular file, or has more than [`MAX_CA_BYTES`].
 pub fn read_ca(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_CA_BYTES + 1).read_to_end(&mut bytes)?;
+    file.take(MAX_CA_BYTES + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > MAX_CA_BYTES {
         true => Err(io::Error::other(format!("the file has more than {MAX_CA_BYTES} bytes"))),
         false => Ok(bytes),
@@ -101,6 +108,19 @@ mod tests {
     fn no_certificate_at_all_is_an_error() {
         assert!(matches!(TrustedRoots::read(SystemRoots::Leave, &[]), Err(EgressError::NoRoots)));
         assert!(matches!(TrustedRoots::read(SystemRoots::Leave, &[b"text"]), Err(EgressError::NoRoots)));
+    }
+
+    #[test]
+    fn certificates_are_read_from_a_regular_file_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, fifo) = (folder.path().join("file"), folder.path().join("fifo"));
+        std::fs::write(&file, "text").unwrap();
+        assert_eq!(read_ca(&file).unwrap(), b"text");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for refused in [&fifo, folder.path()] {
+            assert_eq!(read_ca(refused).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{refused:?}");
+        }
+        assert_eq!(read_ca(&folder.path().join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

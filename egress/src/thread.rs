@@ -11,7 +11,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc as blocking,
     },
     thread,
@@ -28,6 +28,7 @@ use tokio::{
         mpsc::{self, error::TrySendError},
         oneshot,
     },
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -114,7 +115,8 @@ impl Egress {
         self.threads.iter().any(|jobs| !jobs.is_closed())
     }
 
-    /// Makes a request and follows its redirects, as far as the judge lets them.
+    /// Makes a request and follows its redirects, as far as the judge lets them. The judge's `total` counts from here:
+    /// a request may wait for a thread.
     ///
     /// # Cancellation
     /// Cancelling the token, or dropping the future, closes the request's connection. A server may have acted on
@@ -130,9 +132,19 @@ impl Egress {
     ) -> Result<Response, FetchError> {
         let cancel = cancel.child_token();
         let _cancel_on_drop = cancel.clone().drop_guard();
-        let (answer, answered) = oneshot::channel();
-        self.submit(Job::Request(RequestJob { judge, request, cancel, answer }))?;
-        answered.await.unwrap_or(Err(FetchError::Stopped))
+        let (answer, mut answered) = oneshot::channel();
+        let (limit, begun) = (judge.limits().total, Arc::new(AtomicBool::new(false)));
+        let job = RequestJob { judge, request, cancel: cancel.clone(), begun: Arc::clone(&begun), answer };
+        self.submit(Job::Request(job))?;
+        if let Ok(answer) = timeout(limit, &mut answered).await {
+            return answer.unwrap_or(Err(FetchError::Stopped));
+        }
+        cancel.cancel();
+        // What the judge knows of the request is final once the thread has let go of it.
+        if begun.load(Ordering::SeqCst) {
+            let _cancelled = answered.await;
+        }
+        Err(FetchError::TotalTimeout { limit })
     }
 
     /// Serves the connection of a client that asks for a tunnel, to its end. `stream` must not block. The judge is
@@ -225,6 +237,8 @@ struct RequestJob {
     judge: Arc<dyn Judge>,
     request: Request,
     cancel: CancellationToken,
+    /// Whether the thread works on it.
+    begun: Arc<AtomicBool>,
     answer: oneshot::Sender<Result<Response, FetchError>>,
 }
 
@@ -333,6 +347,7 @@ async fn hand_out(client: &Client, job: DialJob) {
 
 /// Makes one request. A panic is the end of that request, and not of the thread's others.
 async fn run(client: &Client, job: RequestJob) {
+    job.begun.store(true, Ordering::SeqCst);
     let fetched = AssertUnwindSafe(client.fetch(&*job.judge, job.request)).catch_unwind();
     let result = tokio::select! {
         // A result that comes together with the cancellation is dropped: the caller is gone.

@@ -8,19 +8,19 @@ mod article;
 pub(crate) mod characters;
 mod charset;
 mod clean;
+mod elements;
 mod entities;
 pub(crate) mod escape;
 mod hidden;
 mod kind;
 mod links;
+mod lists;
 mod markdown;
 mod markup;
 mod metadata;
 mod table;
 mod tokens;
 pub(crate) mod tree;
-
-use std::borrow::Cow;
 
 use self::{
     charset::Declaration,
@@ -174,21 +174,22 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
     page(text, title, part)
 }
 
-/// Puts the title before a text that does not begin with it, and the author below the title.
+/// Puts the title before a text that does not begin with it, and the author below.
 fn with_title_and_author(text: &str, title: Option<&str>, found: &article::Article, style: Style) -> String {
+    let shown = |line: &str| match style {
+        Style::Markdown => escape::escape_line(&one_line(line)),
+        Style::Text => one_line(line),
+    };
     let mut head = String::new();
-    let title = found
-        .title
-        .as_deref()
-        .map_or_else(|| title.map(Cow::Borrowed), |title| Some(Cow::Owned(one_line(title))));
+    let title = found.title.as_deref().or(title).map(shown);
     let has_title = text.lines().take(12).any(|line| line.starts_with("# "))
         || title.as_deref().is_some_and(|title| text.lines().take(6).any(|line| line.contains(title)));
     if let (Some(title), false) = (&title, has_title) {
         let mark = if style == Style::Markdown { "# " } else { "" };
         head.push_str(&format!("{mark}{title}\n\n"));
     }
-    let published = found.published.as_deref().map(one_line);
-    let byline = found.byline.as_deref().map(one_line).filter(|byline| !text.contains(byline.as_str()));
+    let published = found.published.as_deref().map(shown);
+    let byline = found.byline.as_deref().map(shown).filter(|byline| !text.contains(byline.as_str()));
     let line: Vec<String> = byline.into_iter().chain(published).filter(|part| !part.is_empty()).collect();
     if !line.is_empty() {
         head.push_str(&format!("{}\n\n", line.join(" · ")));

@@ -6,11 +6,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
+    str::FromStr,
     sync::Arc,
 };
 
 use portcullis_types::Access;
 use serde::{Serialize, Serializer};
+use thiserror::Error;
 
 use crate::{
     Approval, Grant, MountName, SecretName, SecretRule,
@@ -37,6 +39,27 @@ impl FlowLabel {
     #[must_use]
     pub fn of_mount(name: &MountName) -> Self {
         if name.is_vault() { Self::Vault } else { Self::Mount(name.clone()) }
+    }
+}
+
+/// A text that is no label.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{}` is no label of a run", .0.escape_default())]
+pub struct InvalidFlowLabel(pub String);
+
+impl FromStr for FlowLabel {
+    type Err = InvalidFlowLabel;
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let label = match text.split_once(':') {
+            None if text == "vault" => Some(Self::Vault),
+            None if text == "web" => Some(Self::Web),
+            Some(("secret", name)) => SecretName::parse(name).ok().map(Self::Secret),
+            Some(("mount", name)) => MountName::parse(name).ok().map(|name| Self::of_mount(&name)),
+            None | Some(_) => None,
+        };
+        label.ok_or_else(|| InvalidFlowLabel(text.to_owned()))
     }
 }
 
@@ -230,4 +253,20 @@ pub(crate) fn write_flow_summary(out: &mut String, rules: &BTreeSet<FlowRule>) -
 
 fn texts<T: fmt::Display>(words: &BTreeSet<T>) -> Vec<String> {
     words.iter().map(T::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_read_as_it_is_written() {
+        for text in ["vault", "web", "secret:api", "mount:tmp"] {
+            assert_eq!(text.parse::<FlowLabel>().map(|label| label.to_string()).as_deref(), Ok(text));
+        }
+        assert_eq!("mount:vault".parse(), Ok(FlowLabel::Vault));
+        for text in ["", "Vault", "vault:x", "secret", "secret:", "mount:a b", "other:a"] {
+            assert_eq!(text.parse::<FlowLabel>(), Err(InvalidFlowLabel(text.to_owned())));
+        }
+    }
 }

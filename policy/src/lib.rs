@@ -63,7 +63,7 @@ pub use denial::{Denial, DenialCode};
 pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
-pub use flow::{FlowLabel, MatchedFlowRule, RunFacts};
+pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts};
 pub use grant::{Grant, GrantLimits, GrantedMount};
 pub use known::KnownTools;
 pub use layer::{AuditSync, RequiredLayer};

@@ -37,6 +37,12 @@ impl Operation {
         searches.iter().any(|operation| operation.name == name || operation.steps.contains(&name))
     }
 
+    /// The first operation with the same steps as the operation of this name; none if there is no such operation.
+    pub(crate) fn first_with_steps_of(name: &str) -> Option<&'static Self> {
+        let named = Self::ALL.iter().find(|operation| operation.name == name)?;
+        Self::ALL.iter().find(|operation| operation.steps == named.steps)
+    }
+
     /// Whether this is the name of a step.
     #[must_use]
     pub fn has_step(name: &str) -> bool {

@@ -2,26 +2,31 @@
 //! so do embedders with tools of their own.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock, Weak},
 };
 
-use portcullis_policy::{Approval, AuditSync, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy};
-use portcullis_types::{SandboxTier, Tool, ToolName};
+use portcullis_policy::{
+    Approval, AuditSync, FlowLabel, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy,
+};
+use portcullis_types::{SandboxTier, Tool, ToolError, ToolName};
 use serde_json::Value;
 
 use self::registration::{Registration, ShippedModule};
 use crate::{
     audit::{AuditLog, Recovery, SyncMode},
     bootstrap::PolicyFiles,
+    call::{Caller, NestingContext},
     error::BootstrapError,
     hook::{CallHook, Hooks},
     modules::{ForeignModule, Lock, ModuleError, ModuleOrigin, RefusedModule},
-    native::{self, Capability, StillGranted},
+    native::{self, Capability, FollowOutput, StillGranted},
     output_store::OutputStore,
     pipeline::Host,
     rates::Rates,
     registry::{BuildFindings, ToolRegistry},
+    run_labels::RunLabels,
     sandbox::{EmbeddedModule, HostWasmToolRunner, WasmError, mounts::MountTable},
     shell::{ShellBackend, ShellSource, SidecarConfig},
     slots::CallSlots,
@@ -268,7 +273,12 @@ impl RegistryBuilder {
         registration.operations(self.steps, http_client.as_ref(), policy.search())?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
-        registration.output_read(&outputs, still_granted(Arc::clone(&known)))?;
+        let labels = Arc::new(RunLabels::default());
+        registration.output_read(
+            &outputs,
+            still_granted(Arc::clone(&known)),
+            follow(Arc::clone(&labels), Arc::clone(&known)),
+        )?;
         // Foreign modules come last: every name of ours is taken before they claim one.
         registration.foreign_modules(self.foreign, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;
@@ -292,7 +302,7 @@ impl RegistryBuilder {
             runner: self.runner.map(Arc::new),
             slots: Arc::new(CallSlots::new(policy.concurrency())),
             rates: Arc::new(Rates::new(policy.calls_per_minute())),
-            labels: Arc::default(),
+            labels,
             http_client,
             hooks: Hooks::new(self.hooks),
             operation_steps: None,
@@ -377,6 +387,29 @@ fn still_granted(known: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
         };
         mounts.iter().all(is_granted)
     })
+}
+
+/// Brings the labels of a stored output to the call that reads it: its run, and the process, may be others than those that
+/// made it.
+fn follow(run_labels: Arc<RunLabels>, known: Arc<OnceLock<PolicyAndTools>>) -> FollowOutput {
+    Arc::new(move |ctx, stored| {
+        let labels = labels_of(stored);
+        let (run_labels, known, call_id) = (Arc::clone(&run_labels), Arc::clone(&known), ctx.call_id.clone());
+        let detached = || Caller::new(ctx.agent_id.clone(), ctx.run_id.clone()).owner();
+        let owner =
+            ctx.extensions.get::<NestingContext>().map_or_else(detached, |parent| parent.caller.owner());
+        Box::pin(async move {
+            let (Some(labels), Some(PolicyAndTools { policy, .. })) = (labels, known.get()) else {
+                return Err(ToolError::internal("a stored output does not tell what it was made from"));
+            };
+            Ok(run_labels.bring(&owner, &call_id, &labels, policy).await?)
+        })
+    })
+}
+
+/// The labels that an output was stored with; none if they cannot be read.
+fn labels_of(stored: &Value) -> Option<BTreeSet<FlowLabel>> {
+    stored["labels"].as_array()?.iter().map(|label| label.as_str()?.parse().ok()).collect()
 }
 
 /// The names that entries of the policy may have: all registered tools, the steps, approved tools, and the

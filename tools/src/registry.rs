@@ -103,10 +103,14 @@ impl ToolRegistry {
         }
     }
 
-    /// Takes over the run labels of another registry, including those that its running calls still add. For a
-    /// registry that replaces another while its callers continue.
+    /// Goes on where another registry stops: what runs have read under it counts under this one, also what calls
+    /// read that still run there. Responses stay clean of each secret that either has read. For a registry that takes
+    /// another's place while its callers go on.
     pub fn continue_runs_of(&self, other: &Self) {
         self.host.labels.share_with(&other.host.labels);
+        if let (Some(client), Some(others)) = (&self.host.http_client, &other.host.http_client) {
+            client.known().share_with(others.known());
+        }
     }
 
     /// The tools at this moment, by name.

@@ -57,6 +57,8 @@ struct CallUnderWay {
     web: AtomicBool,
     secrets: Arc<[GrantedSecret]>,
     carried: Mutex<BTreeSet<SecretName>>,
+    /// The labels of a stored output that it has read.
+    brought: Mutex<BTreeSet<FlowLabel>>,
 }
 
 /// Marks the reads of a running call. Dropping it adds the labels to the run, also if the caller has left and
@@ -127,12 +129,60 @@ impl RunLabels {
             web: AtomicBool::new(false),
             secrets: Arc::clone(&grant.secrets),
             carried: Mutex::default(),
+            brought: Mutex::default(),
         });
         lock(&self.shared()).under_way.push(Arc::clone(&call));
         RunningCallLabels { labels: Arc::clone(self), call }
     }
 
-    /// Merges its labels into `others` and shares that store from now on.
+    /// Adds the labels of a stored output to the call that is about to read it, and ends its run's sessions with a network
+    /// where the policy keeps one of the labels from the network.
+    ///
+    /// # Errors
+    /// The denial of a call whose run's sessions could not be ended.
+    pub(crate) async fn bring(
+        &self,
+        owner: &Owner,
+        call_id: &str,
+        labels: &BTreeSet<FlowLabel>,
+        policy: &WorkspaceSecurityPolicy,
+    ) -> Result<(), Denial> {
+        self.add_brought(owner, call_id, labels);
+        self.withdraw_networks_after(labels.iter().cloned(), owner, call_id, policy).await
+    }
+
+    /// Ends a run's sessions with a network, where the policy keeps one of these labels from the network.
+    async fn withdraw_networks_after(
+        &self,
+        mut labels: impl Iterator<Item = FlowLabel>,
+        owner: &Owner,
+        call_id: &str,
+        policy: &WorkspaceSecurityPolicy,
+    ) -> Result<(), Denial> {
+        let Some(rule) = labels.find_map(|label| policy.network_rule_after(&label)) else { return Ok(()) };
+        end_all(self.networked_of(owner)).await.map_err(|error| {
+            let MountRefusal { rule, hint } = not_ended(&rule, &error);
+            Denial { code: DenialCode::FlowDenied, rule, subject: call_id.to_owned(), hint }
+        })
+    }
+
+    /// Adds labels to a call under way, or to its run where no such call is known.
+    fn add_brought(&self, owner: &Owner, call_id: &str, labels: &BTreeSet<FlowLabel>) {
+        let shared = self.shared();
+        let mut remembered = lock(&shared);
+        let mut reads = remembered.under_way.iter().filter(|it| it.owner == *owner && it.call_id == call_id);
+        let Some(first) = reads.next() else {
+            let labels = labels.iter().map(|label| (label.clone(), call_id.to_owned()));
+            remembered.add(owner, labels);
+            return;
+        };
+        // A provider may use an id twice; then each of its calls counts.
+        for call in std::iter::once(first).chain(reads) {
+            lock(&call.brought).extend(labels.iter().cloned());
+        }
+    }
+
+    /// Remembers what others remember, from now on together with them, and keeps its own.
     pub(crate) fn share_with(&self, others: &Self) {
         let theirs = others.shared();
         let mine = std::mem::replace(&mut *lock(&self.remembered), Arc::clone(&theirs));
@@ -216,13 +266,14 @@ impl RememberedRuns {
 }
 
 impl CallUnderWay {
-    /// One label for each mount that the call has used, one for the network, and one for each secret that was
-    /// sent with its requests.
+    /// One label for each mount that the call has used, one for the network, one for each secret that its requests have
+    /// carried, and those of a stored output that it has read.
     fn labels(&self) -> impl Iterator<Item = FlowLabel> {
         let mounts = self.mounts.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
         let web = self.web.load(Ordering::Acquire).then_some(FlowLabel::Web);
         let carried = lock(&self.carried).clone().into_iter().map(FlowLabel::Secret);
-        mounts.map(|(_, mount)| FlowLabel::of_mount(&mount.name)).chain(web).chain(carried)
+        let brought = lock(&self.brought).clone();
+        mounts.map(|(_, mount)| FlowLabel::of_mount(&mount.name)).chain(web).chain(carried).chain(brought)
     }
 }
 
@@ -257,13 +308,8 @@ impl RunningCallLabels {
     /// The denial, if the sessions may not have ended.
     pub(crate) async fn withdraw_networks(&self, policy: &WorkspaceSecurityPolicy) -> Result<(), Denial> {
         let is_of_request = |label: &FlowLabel| matches!(label, FlowLabel::Web | FlowLabel::Secret(_));
-        let mut labels = self.call.labels().filter(is_of_request);
-        let Some(rule) = labels.find_map(|label| policy.network_rule_after(&label)) else { return Ok(()) };
-        let sessions = self.labels.networked_of(&self.call.owner);
-        end_all(sessions).await.map_err(|error| {
-            let MountRefusal { rule, hint } = not_ended(&rule, &error);
-            Denial { code: DenialCode::FlowDenied, rule, subject: self.call.call_id.clone(), hint }
-        })
+        let labels = self.call.labels().filter(is_of_request);
+        self.labels.withdraw_networks_after(labels, &self.call.owner, &self.call.call_id, policy).await
     }
 
     /// The flags of the grant's mounts, for the guest that uses them.
@@ -314,6 +360,7 @@ mod tests {
             web: AtomicBool::new(false),
             secrets: Arc::default(),
             carried: Mutex::default(),
+            brought: Mutex::default(),
         });
         lock(&labels.shared()).under_way.push(Arc::clone(&call));
         RunningCallLabels { labels: Arc::clone(labels), call }
@@ -357,6 +404,22 @@ mod tests {
         drop(running);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1"), label("web", "c1")]);
         assert!(lock(&labels.shared()).under_way.is_empty());
+    }
+
+    #[test]
+    fn a_stored_output_brings_its_labels_to_the_call_that_reads_it() {
+        let labels = Arc::default();
+        let run = Caller::new("a", "1");
+        let reading = call(&labels, &run, "c1", &[]);
+        labels.add_brought(&run.owner(), "c1", &[FlowLabel::Vault].into());
+        assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
+        // The call goes on under an ended run, and what it has read counts for what follows.
+        labels.end_run(&run.owner());
+        drop(reading);
+        assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
+        // A call that is not known as under way: its run has them.
+        labels.add_brought(&Caller::new("a", "2").owner(), "c2", &[FlowLabel::Web].into());
+        assert_eq!(labels_of(&labels, "2"), [label("web", "c2")]);
     }
 
     #[test]

@@ -157,3 +157,89 @@ async fn a_request_without_an_answer_shows_no_credential() {
     assert!(!shown.contains("canary"), "{shown}");
     assert_eq!(error.code(), "response_invalid");
 }
+
+/// Answers with the request's head, or with the range of it that was asked for.
+fn echo(head: &str) -> String {
+    let range = head.lines().find_map(|line| line.strip_prefix("range: bytes="));
+    let Some((first, last)) = range.and_then(|range| range.split_once('-')) else { return ok(head) };
+    let (first, last) = (first.parse().unwrap(), last.parse().unwrap_or(usize::MAX).min(head.len() - 1));
+    let part = &head[first..=last];
+    format!(
+        "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes {first}-{last}/{}\r\ncontent-length: {}\r\n\r\n{part}",
+        head.len(),
+        part.len()
+    )
+}
+
+fn asking(server: &Server, name: &'static str, value: &'static str) -> Request {
+    let mut request = Request::get(server.url("/").parse().unwrap());
+    request.headers.insert(name, value.parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn no_range_cuts_an_echo_in_two() {
+    let (server, heads) = keeping(echo);
+    let client = Client::new(&[server.port]);
+    let secret_in_head = {
+        client.get(&server.url("/"), &judge(&[server.port])).await.unwrap();
+        heads.lock().unwrap()[0].find(VALUE).unwrap()
+    };
+    let halves = [format!("bytes=0-{}", secret_in_head + 5), format!("bytes={}-", secret_in_head + 6)];
+    for half in halves {
+        let request = asking(&server, "range", half.leak());
+        assert_code(client.send(request, &judge(&[server.port])).await, "header_forbidden");
+    }
+    for (name, value) in [("if-range", "\"x\""), ("request-range", "bytes=0-9"), ("a-im", "range")] {
+        let request = asking(&server, name, value);
+        assert_code(client.send(request, &judge(&[server.port])).await, "header_forbidden");
+    }
+    assert_eq!(server.requests(), 1);
+    // A host that knows no secret may be asked.
+    let response = client.send(asking(&server, "range", "bytes=0-4"), &judge(&[])).await.unwrap();
+    assert_eq!((response.status.as_u16(), &response.body[..]), (206, &b"GET /"[..]));
+}
+
+#[tokio::test]
+async fn a_part_that_was_not_asked_for_is_refused() {
+    let part = format!("content-length: 5\r\n\r\n{}", &VALUE[..5]);
+    for head in [
+        "206 Partial Content\r\ncontent-range: bytes 0-4/20",
+        "206 Partial Content\r\ncontent-type: multipart/byteranges; boundary=x",
+        "226 IM Used",
+        "200 OK\r\ncontent-range: bytes 0-4/20",
+    ] {
+        let server = Server::answering(format!("HTTP/1.1 {head}\r\n{part}"));
+        let client = Client::new(&[server.port]);
+        assert_code(client.get(&server.url("/"), &judge(&[server.port])).await, "response_partial");
+        client.get(&server.url("/"), &judge(&[])).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_carries_no_range_to_another_origin() {
+    let (other, at_other) = keeping(echo);
+    let elsewhere = other.url("/");
+    let (server, _heads) = keeping(move |_| redirect(&elsewhere));
+    let client = Client::new(&[server.port, other.port]);
+    client.send(asking(&server, "range", "bytes=0-4"), &judge(&[])).await.unwrap();
+    assert!(!at_other.lock().unwrap()[0].contains("range"), "{at_other:?}");
+    // Within the origin, it is refused where the secret comes into play.
+    let (server, _heads) =
+        keeping(|head| if head.starts_with("GET / ") { redirect("/end") } else { echo(head) });
+    let client = Client::new(&[server.port]);
+    let request = asking(&server, "range", "bytes=0-4");
+    assert_code(client.send(request, &judge(&[server.port])).await, "header_forbidden");
+}
+
+#[tokio::test]
+async fn a_secret_that_becomes_known_meanwhile_is_redacted() {
+    let asked = Arc::new(Asked::default());
+    let meanwhile = Arc::clone(&asked);
+    let (server, _heads) = keeping(move |_| {
+        meanwhile.known.lock().unwrap().push(credential());
+        ok(VALUE)
+    });
+    let response = Client::new(&[server.port]).get(&server.url("/"), &asked).await.unwrap();
+    assert!(response.redacted && &response.body[..] == b"REDACTED", "{response:?}");
+}

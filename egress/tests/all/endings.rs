@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use portcullis_egress::{CancellationToken, Judge, Method, Refusal, Request, RequestLimits, Url};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -192,4 +193,27 @@ async fn requests_on_one_thread_take_turns() {
         _begun = heard.recv() => {}
     }
     assert_eq!(&client.get(&quick.url("/"), &judge).await.unwrap().body[..], b"hi");
+}
+
+#[tokio::test]
+async fn the_wait_for_a_thread_is_part_of_a_requests_time() {
+    let (told, mut heard) = unbounded_channel();
+    let server = hanging(told);
+    let (client, patient) = (Client::new(&[server.port]), judge(RequestLimits::default()));
+    let url = server.url("/");
+    // As many as the thread works on at a time.
+    let mut running: FuturesUnordered<_> = (0..64).map(|_| client.get(&url, &patient)).collect();
+    for _ in 0..64 {
+        tokio::select! {
+            result = running.next() => panic!("{result:?}"),
+            begun = heard.recv() => assert_eq!(begun, Some("begun")),
+        }
+    }
+    let hasty = judge(RequestLimits { total: Duration::from_millis(50), ..RequestLimits::default() });
+    tokio::select! {
+        biased;
+        result = client.get(&url, &hasty) => assert_code(result, "total_timeout"),
+        result = running.next() => panic!("the request waited for {result:?}"),
+    }
+    assert_eq!(server.requests(), 64);
 }

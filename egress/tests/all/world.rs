@@ -102,6 +102,8 @@ pub(crate) struct Asked {
     pub(crate) credentials: Vec<Credential>,
     /// The ports whose requests carry every credential.
     pub(crate) audience: Vec<u16>,
+    /// Secrets that become known meanwhile.
+    pub(crate) known: Mutex<Vec<Credential>>,
 }
 
 impl Asked {
@@ -131,6 +133,10 @@ impl Judge for Asked {
 
     fn credentials(&self) -> &[Credential] {
         &self.credentials
+    }
+
+    fn known_secrets(&self) -> Vec<Credential> {
+        [&*self.credentials, &*self.known.lock().unwrap()].concat()
     }
 
     fn attaches(&self, credential: &Credential, url: &Url) -> bool {

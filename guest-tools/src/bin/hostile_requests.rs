@@ -37,6 +37,8 @@ async fn requests(
             Ok(mut response) => {
                 let mut text = Vec::new();
                 let read = (&mut response).take(take).read_to_end(&mut text);
+                // The beginning, so that the result is not cut.
+                text.truncate(1_000);
                 let text = String::from_utf8_lossy(&text).into_owned();
                 said.push(match read {
                     Ok(_) => json!({ "status": response.status(), "url": response.url(), "text": text }),

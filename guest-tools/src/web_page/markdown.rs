@@ -1,12 +1,17 @@
 //! A tree as Markdown, or as plain text of the same shape.
 //!
-//! The tree is walked without recursion. An element that changes its content's form (a quote, a list item, a
-//! cell) opens a frame for the content. Frames of one kind have a bounded depth, so the work is linear.
+//! Walks the tree without recursion. An element that changes its content's form (a quote, a list item, a cell)
+//! opens a frame that collects the content; frames of one kind have a bounded depth, so that the work is linear.
+//!
+//! Text is escaped as it is read, and code where its frame ends. So no frame is opened within code: its content would go
+//! elsewhere as it is.
 
 use super::{
     characters::visible,
-    escape::{code_span, escape_label, escape_target, longest_run, push_escaped},
+    elements::{is_block, is_line_of_code, language},
+    escape::{code, escape_line, escape_target, longest_run, part, push_escaped},
     links::Links,
+    lists::List,
     table::{HtmlTable, is_layout},
     tree::{HtmlTree, NodeData, NodeId, WalkEvent},
 };
@@ -22,7 +27,10 @@ pub(super) enum Style {
 /// The deepest nesting of quotes and lists that is shown.
 const MAX_QUOTES: usize = 12;
 
-/// The kind of a frame.
+/// What stands before the definition of a term.
+const DEFINITION: &str = "  ";
+
+/// What a frame makes of its content.
 #[derive(Debug)]
 pub(super) enum Form {
     Page,
@@ -45,18 +53,21 @@ struct Frame {
     id: NodeId,
     /// Whether a space comes before the next word.
     space: bool,
+    /// Whether it holds blocks, which no mark within a line can enclose.
+    blocks: bool,
+    /// The length of the text after the last item of a list.
+    item_end: usize,
 }
 
-/// An open list: the next number, or none for bullets.
-#[derive(Debug)]
-struct List {
-    id: NodeId,
-    next: Option<u64>,
+impl Frame {
+    fn new(id: NodeId, form: Form) -> Self {
+        Self { form, text: String::new(), id, space: false, blocks: false, item_end: 0 }
+    }
 }
 
 /// Writes the content of a tree.
 pub(super) fn write(tree: &HtmlTree, from: NodeId, links: &Links, style: Style) -> String {
-    let page = Frame { form: Form::Page, text: String::new(), id: NodeId::MAX, space: false };
+    let page = Frame::new(NodeId::MAX, Form::Page);
     let mut writer = Writer { tree, links, style, frames: vec![page], lists: Vec::new(), tables: Vec::new() };
     for step in tree.walk(from) {
         match step {
@@ -86,6 +97,7 @@ impl Writer<'_> {
         };
         match name {
             "br" => self.line_break(),
+            _ if self.in_code() => self.open_in_code(name),
             "hr" => self.rule(),
             "img" => self.image(id),
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
@@ -103,17 +115,21 @@ impl Writer<'_> {
             "li" => self.open_item(id),
             "dd" => {
                 self.line();
-                self.push(id, Form::Item { marker: "  ".to_owned() });
+                // One step in: from four columns on, a mark at the start of a line is none.
+                let within = |form: &Form| matches!(form, Form::Item { marker } if marker == DEFINITION);
+                if self.count(within) == 0 {
+                    self.push(id, Form::Item { marker: DEFINITION.to_owned() });
+                }
             }
             "dt" => {
                 self.line();
                 self.inline(id, "**");
             }
-            "pre" | "xmp" | "listing" | "plaintext" if !self.in_code() => {
+            "pre" | "xmp" | "listing" | "plaintext" => {
                 self.paragraph();
                 self.push(id, Form::Code { language: language(self.tree, id) });
             }
-            "code" | "kbd" | "samp" | "tt" if !self.in_code() => self.push(id, Form::CodeSpan),
+            "code" | "kbd" | "samp" | "tt" => self.push(id, Form::CodeSpan),
             "strong" | "b" => self.inline(id, "**"),
             "em" | "i" | "cite" | "dfn" | "var" => self.inline(id, "*"),
             "del" | "s" | "strike" => self.inline(id, "~~"),
@@ -140,10 +156,23 @@ impl Writer<'_> {
             let shown = table.write(self.style);
             self.paragraph();
             self.raw(&shown);
+            self.top().blocks = true;
         }
         let name = self.tree.name(id);
-        if is_block(name) {
+        if is_block(name) || (self.in_code() && is_line_of_code(name)) {
             self.paragraph();
+        }
+    }
+
+    /// Code has lines, and no other shape.
+    fn open_in_code(&mut self, name: &str) {
+        if is_block(name) || is_line_of_code(name) {
+            self.paragraph();
+        } else if matches!(name, "td" | "th")
+            && !self.top().text.is_empty()
+            && !self.top().text.ends_with('\n')
+        {
+            self.raw("\t");
         }
     }
 
@@ -153,21 +182,18 @@ impl Writer<'_> {
         } else {
             self.line();
         }
-        let start = self.tree.attribute(id, "start").and_then(|start| start.trim().parse().ok());
-        let next = (name == "ol").then(|| start.unwrap_or(1));
-        self.lists.push(List { id, next });
+        self.lists.push(List::new(id, name == "ol", self.tree.attribute(id, "start")));
     }
 
     fn open_item(&mut self, id: NodeId) {
-        self.line();
-        let marker = match self.lists.last_mut().map(|list| &mut list.next) {
-            Some(Some(next)) => {
-                let marker = format!("{next}. ");
-                *next = next.saturating_add(1);
-                marker
-            }
-            _ => "- ".to_owned(),
-        };
+        let number = self.lists.last_mut().and_then(List::number);
+        let marker = number.map_or_else(|| "- ".to_owned(), |number| format!("{number}. "));
+        let after_item = self.top().text.len() == self.top().item_end;
+        match number {
+            // Below a line of text, only the number 1 begins a list (CommonMark, section 5.3).
+            Some(2..) | Some(0) if !after_item => self.paragraph(),
+            Some(_) | None => self.line(),
+        }
         if self.count(|form| matches!(form, Form::Item { .. })) < MAX_QUOTES {
             self.push(id, Form::Item { marker });
         }
@@ -220,15 +246,16 @@ impl Writer<'_> {
     fn image(&mut self, id: NodeId) {
         let alternative = visible(self.tree.attribute(id, "alt").unwrap_or_default());
         let alternative = alternative.split_whitespace().collect::<Vec<_>>().join(" ");
-        if alternative.is_empty() || self.in_code() {
+        if alternative.is_empty() {
             return;
         }
+        let alternative = if self.style == Style::Markdown { escape_line(&alternative) } else { alternative };
         let target = self.tree.attribute(id, "src").and_then(|target| self.links.absolute(target));
         let inside = self.count(|form| matches!(form, Form::Link { .. })) > 0;
         self.word_break();
         match target {
             Some(target) if self.style == Style::Markdown && !inside => {
-                self.raw(&format!("![{}]({})", escape_label(&alternative), escape_target(&target)));
+                self.raw(&format!("![{alternative}]({})", escape_target(&target)));
             }
             _ => self.raw(&alternative),
         }
@@ -243,7 +270,7 @@ impl Writer<'_> {
     }
 
     fn push(&mut self, id: NodeId, form: Form) {
-        self.frames.push(Frame { form, text: String::new(), id, space: false });
+        self.frames.push(Frame::new(id, form));
     }
 
     fn top(&mut self) -> &mut Frame {
@@ -267,7 +294,8 @@ impl Writer<'_> {
         for word in text.split_whitespace() {
             self.word_break();
             let frame = self.top();
-            let at_start = frame.text.is_empty() || frame.text.ends_with('\n');
+            let line = frame.text.trim_end_matches(' ');
+            let at_start = line.is_empty() || line.ends_with('\n');
             if code || style == Style::Text {
                 frame.text.push_str(word);
             } else {
@@ -339,12 +367,13 @@ impl Writer<'_> {
         self.paragraph();
         if self.style == Style::Markdown && !self.top().text.is_empty() {
             self.raw("---\n\n");
+            self.top().blocks = true;
         }
     }
 
     /// Ends a frame. Its content is appended to the frame below, in the form of its kind.
     fn pop(&mut self) {
-        let Some(Frame { form, text, space, .. }) = self.frames.pop() else { return };
+        let Some(Frame { form, text, space, blocks, .. }) = self.frames.pop() else { return };
         let markdown = self.style == Style::Markdown;
         match form {
             Form::Page => {}
@@ -357,7 +386,7 @@ impl Writer<'_> {
                 self.pop_block(&form, &text);
             }
             Form::Inline(_) | Form::CodeSpan | Form::Link { .. } => {
-                self.pop_inline(&form, &text, markdown);
+                self.pop_inline(&form, &text, blocks, markdown);
                 let frame = self.top();
                 frame.space = frame.space || space || text.ends_with(' ');
             }
@@ -370,6 +399,8 @@ impl Writer<'_> {
         if content.trim().is_empty() {
             return;
         }
+        let in_cell = self.in_cell();
+        self.top().blocks = true;
         match form {
             Form::Quote if markdown => {
                 self.paragraph();
@@ -381,6 +412,14 @@ impl Writer<'_> {
                 self.raw("\n");
             }
             Form::Item { marker } => self.item(marker, content.trim()),
+            // A row of a table is one line, in which each line of code stands for itself.
+            Form::Code { .. } if markdown && in_cell => {
+                self.paragraph();
+                for line in content.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+                    self.raw(&code(line, in_cell));
+                    self.raw("\n");
+                }
+            }
             Form::Code { language } if markdown => {
                 let fence = "`".repeat(longest_run(content).max(2) + 1);
                 self.paragraph();
@@ -411,90 +450,45 @@ impl Writer<'_> {
             self.raw(line);
             self.raw("\n");
         }
+        let frame = self.top();
+        frame.item_end = frame.text.len();
     }
 
-    fn pop_inline(&mut self, form: &Form, text: &str, markdown: bool) {
+    fn pop_inline(&mut self, form: &Form, text: &str, blocks: bool, markdown: bool) {
         let content = text.trim();
         if content.is_empty() {
             return;
         }
-        let leading = text.starts_with(' ');
-        // A mark around blocks would not close, so blocks stay without it.
-        let blocks = content.contains("\n\n");
+        let (leading, in_cell) = (text.starts_with(' '), self.in_cell());
+        // A mark around blocks would not close; blocks in it stay blocks.
+        let paragraphs = blocks || content.contains("\n\n");
         let below = self.top();
         below.space = below.space || leading;
-        self.word_break();
+        below.blocks |= blocks;
+        // A block begins on a line of its own, also where it comes first.
+        if blocks {
+            self.paragraph()
+        } else {
+            self.word_break()
+        }
         let shown = match form {
-            Form::Inline(mark) if !blocks => format!("{mark}{content}{mark}"),
-            Form::CodeSpan if markdown && !content.contains('\n') => code_span(content),
-            Form::Link { target: Some(target) } if markdown && !blocks => {
-                let label = content.replace('\n', " ");
-                format!("[{}]({})", escape_label(&label), escape_target(target))
+            Form::Inline(mark) if !paragraphs => format!("{mark}{content}{mark}"),
+            Form::CodeSpan if markdown => code(content, in_cell),
+            Form::Link { target: Some(target) } if markdown && !paragraphs => {
+                format!("[{}]({})", content.replace('\n', " "), escape_target(target))
             }
             _ => content.to_owned(),
         };
+        if markdown {
+            part(&mut self.top().text, &shown);
+        }
         self.raw(&shown);
-        if blocks {
+        if paragraphs {
             self.paragraph();
         }
     }
-}
 
-/// Whether an element begins on its own line.
-pub(super) fn is_block(name: &str) -> bool {
-    matches!(
-        name,
-        "address"
-            | "article"
-            | "aside"
-            | "blockquote"
-            | "body"
-            | "center"
-            | "dd"
-            | "details"
-            | "dialog"
-            | "div"
-            | "dl"
-            | "dt"
-            | "fieldset"
-            | "figcaption"
-            | "figure"
-            | "footer"
-            | "form"
-            | "h1"
-            | "h2"
-            | "h3"
-            | "h4"
-            | "h5"
-            | "h6"
-            | "header"
-            | "hgroup"
-            | "legend"
-            | "main"
-            | "nav"
-            | "noframes"
-            | "p"
-            | "section"
-            | "summary"
-            | "table"
-            | "tbody"
-            | "thead"
-            | "tfoot"
-            | "frameset"
-            | "optgroup"
-            | "textarea"
-    )
-}
-
-fn language(tree: &HtmlTree, id: NodeId) -> String {
-    let places = [Some(id), tree.children(id).first().copied()];
-    let language = places.into_iter().flatten().find_map(|place| {
-        let classes = tree.attribute(place, "class")?;
-        classes.split_ascii_whitespace().find_map(|class| class.strip_prefix("language-"))
-    });
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+#-._".contains(&byte);
-    language
-        .filter(|language| language.len() <= 24 && language.bytes().all(fits))
-        .unwrap_or_default()
-        .to_owned()
+    fn in_cell(&self) -> bool {
+        self.count(|form| matches!(form, Form::Cell { .. })) > 0
+    }
 }

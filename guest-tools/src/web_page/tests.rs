@@ -143,6 +143,112 @@ fn links_lead_to_the_web_only() {
 }
 
 #[test]
+fn text_of_a_page_is_no_link_and_no_html() {
+    for (html, expected) in [
+        ("<p>[x]: javascript:alert(1)<p>[x]", "\\[x\\]: javascript:alert(1)\n\n\\[x\\]"),
+        ("<p>[x]<span>(javascript:alert(1))</span>", "\\[x\\](javascript:alert(1))"),
+        ("<p>&lt;<span>img src=x onerror=alert(1)&gt;</span>", "\\<img src=x onerror=alert(1)>"),
+        ("<p>&lt;<span>https://evil.example&gt;</span>", "\\<https://evil.example>"),
+        (
+            "<p><img alt='&lt;img src=x onerror=alert(1)> [x](javascript:y)'>",
+            "\\<img src=x onerror=alert(1)> \\[x\\](javascript:y)",
+        ),
+        ("<p><img src=y alt='[x](javascript:y)'>", "![\\[x\\](javascript:y)](https://a.example/dir/y)"),
+        ("<p>wow!<a href=y>x</a>", "wow\\![x](https://a.example/dir/y)"),
+    ] {
+        check(html, expected);
+        renders_no_more(expected);
+    }
+    let titled = "<title>&lt;img src=x onerror=alert(1)&gt; [x](javascript:y)</title><p>text";
+    check(titled, "# \\<img src=x onerror=alert(1)> \\[x\\](javascript:y)\n\ntext");
+    let words = "Some words of a text that goes on for long enough to be an article. ".repeat(20);
+    let author = format!(
+        "<meta name=author content='&lt;img onerror=x&gt; [x](javascript:y)'><article><p>{words}</article>"
+    );
+    let shown = text_of(page(&author, PageFormat::Markdown));
+    assert!(shown.starts_with("\\<img onerror=x> \\[x\\](javascript:y)"), "{shown:.200}");
+}
+
+#[test]
+fn code_of_a_page_stays_code_to_its_end() {
+    for (html, expected) in [
+        // Over two lines it is text.
+        ("<p><code>&lt;img src=x onerror=y&gt;<br>z</code>", "\\<img src=x onerror=y>\nz"),
+        ("<p><code>x</code><code>y`&lt;img onerror=z&gt;</code>", "`x` ``y`<img onerror=z>``"),
+        ("<p><b><pre>&lt;script&gt;</pre></b>", "```\n<script>\n```"),
+        ("<p>a <b><pre>&lt;script&gt;</pre></b>", "a\n\n```\n<script>\n```"),
+        (
+            "<p><a href='?`'>x</a> <code>&lt;img onerror=z&gt;</code>",
+            "[x](https://a.example/dir/page?%60) `<img onerror=z>`",
+        ),
+        ("<p>~~~</p><pre>~~~\n&lt;img&gt;</pre>", "\\~\\~\\~\n\n```\n~~~\n<img>\n```"),
+        ("<p>a | b<br>--- | ---<br><code>c | &lt;img&gt;</code>", "a | b\n\\--- | ---\n`c | <img>`"),
+        (
+            "<table><tr><th>a<th>b<tr><td><code>\\|&lt;img&gt;</code><td>c</table>",
+            "| a | b |\n| --- | --- |\n| \\\\\\|\\<img> | c |",
+        ),
+        (
+            "<ul><li>a<ol start=3><li><pre>&lt;img&gt;\n\nb</pre></ol></ul>",
+            "- a\n\n  3. ```\n     <img>\n\n     b\n     ```",
+        ),
+        ("<ol start=9999999999><li><pre>&lt;img&gt;</pre></ol>", "- ```\n  <img>\n  ```"),
+        (
+            "<dl><dt>a<dd><dl><dd><dl><dd><pre>&lt;img&gt;\n\nb</pre></dl></dl></dl>",
+            "**a**\n  ```\n  <img>\n\n  b\n  ```",
+        ),
+    ] {
+        check(html, expected);
+        renders_no_more(expected);
+    }
+}
+
+#[test]
+fn pages_of_the_corpus_render_no_html() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
+    let mut pages = 0;
+    for entry in std::fs::read_dir(folder).expect("a corpus") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "html") {
+            let bytes = std::fs::read(&path).expect("readable");
+            let source =
+                PageSource { bytes: &bytes, content_type: Some("text/html"), url: "https://a.example/" };
+            renders_no_more(&text_of(read_page(source, PageFormat::Markdown, PageEffort::Extract)));
+            pages += 1;
+        }
+    }
+    assert!(pages >= 60, "{pages}");
+}
+
+/// Renders Markdown with all that GitHub's has: no HTML but the line breaks of cells, and no target that a page's text
+/// names, which says `javascript:` or `evil`. Returns the text.
+#[track_caller]
+fn renders_no_more(markdown: &str) -> String {
+    use pulldown_cmark::{Event, LinkType, Options, Parser, Tag};
+    let options = Options::ENABLE_TABLES
+        | Options::ENABLE_FOOTNOTES
+        | Options::ENABLE_STRIKETHROUGH
+        | Options::ENABLE_TASKLISTS
+        | Options::ENABLE_GFM;
+    let mut text = String::new();
+    for event in Parser::new_ext(markdown, options) {
+        match event {
+            Event::Html(html) | Event::InlineHtml(html) => assert_eq!(&*html, "<br>", "{markdown}"),
+            Event::Start(Tag::Link { link_type, dest_url, .. } | Tag::Image { link_type, dest_url, .. }) => {
+                let is_of_text = dest_url.contains("evil") || dest_url.starts_with("javascript:");
+                assert!(link_type == LinkType::Inline && !is_of_text, "{link_type:?} {dest_url}\n{markdown}");
+            }
+            Event::FootnoteReference(_) | Event::Start(Tag::FootnoteDefinition(_)) => {
+                panic!("a note\n{markdown}")
+            }
+            Event::Text(part) | Event::Code(part) => text.push_str(&part),
+            Event::SoftBreak | Event::HardBreak => text.push(' '),
+            _ => {}
+        }
+    }
+    text
+}
+
+#[test]
 fn a_base_of_another_site_is_followed_openly() {
     let html = "<base href='//evil.example/a/'><base href=/second><p><a href=b>c</a>";
     check(html, "[c](https://evil.example/a/b)");
@@ -289,6 +395,19 @@ fn soup() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..120).prop_map(|pieces| pieces.concat())
 }
 
+/// Pieces of text that Markdown would take for marks, in markup that joins and encloses them.
+const MARKS: &str = "[x]§(javascript:y)§[x]: javascript:y§&lt;§img src=evil onerror=y&gt;§&lt;https://evil.example&gt;§\
+    !§`§``§```§~§~~~§\\§|§---§:-§--- | ---§a | b§*§_§#§&gt;§-§1.§3)§&amp;lt;img&amp;gt;§&amp;§lt;§[^1]§[^1]: evil§\n§ §    §\
+    &lt;script&gt;§&lt;!--§--&gt;§]§[§(§)§\"§=§<br>§<b>§</b>§<i>§</i>§<s>§</s>§<code>§</code>§<pre>§</pre>§<p>§<span>§</span>§\
+    <a href='x'>§<a href='?`'>§<a href='?\\'>§<a href='mailto:a`b(c) &lt;d'>§</a>§<img alt='[x](javascript:y)'>§<img src=y alt='`'>§\
+    <ul>§</ul>§<ol start=3>§<ol start=9999999999>§<ol>§</ol>§<li>§<dl>§<dd>§</dl>§<blockquote>§</blockquote>§\
+    <table>§<tr>§<td>§<th>§</table>§<h2>§</h2>§<hr>§<details>§word";
+
+fn marks() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(MARKS.split('§').collect::<Vec<_>>());
+    prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
 fn shows_no_control(text: &str) -> bool {
     text.chars().all(|character| {
         matches!(character, '\n' | '\t') || !(character.is_control() || character == '\u{202e}')
@@ -305,6 +424,24 @@ proptest! {
                 prop_assert!(shows_no_control(&text));
             }
         }
+    }
+
+    #[test]
+    fn no_text_of_a_page_becomes_a_link_or_html(html in marks()) {
+        for effort in [PageEffort::Extract, PageEffort::Plain] {
+            let source = PageSource { bytes: html.as_bytes(), content_type: Some("text/html"), url: "https://a.example/" };
+            renders_no_more(&text_of(read_page(source, PageFormat::Markdown, effort)));
+        }
+    }
+
+    #[test]
+    fn a_line_of_text_renders_as_itself(text in "[ a-c0-9!-/:-@\\[-`{-~é]{0,40}") {
+        let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
+        let html = format!("<p>{escaped}</p>");
+        let source = PageSource { bytes: html.as_bytes(), content_type: Some("text/html"), url: "https://a.example/" };
+        let shown = text_of(read_page(source, PageFormat::Markdown, PageEffort::Plain));
+        let expected = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        prop_assert_eq!(renders_no_more(&shown), expected, "{}", shown);
     }
 
     #[test]

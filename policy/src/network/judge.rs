@@ -302,13 +302,14 @@ fn judge_address(
     if let UrlHost::Address(written) = host
         && written.to_canonical() != address.to_canonical()
     {
-        return Err(not_public(host, port, "another address than the URL's", &address));
+        return Err(leads_elsewhere(host, port, "another address than the URL's", &address));
     }
     let to = SocketAddr::new(address.to_canonical(), port);
     match reason_not_public(to.ip()) {
-        Some(reason) if !allow_private.contains(&PrivateEndpoint::Address(to)) => {
-            Err(not_public(host, port, reason, &to))
-        }
+        Some(reason) if !allow_private.contains(&PrivateEndpoint::Address(to)) => Err(match host {
+            UrlHost::Address(_) => not_public(host, port, reason, &to),
+            UrlHost::Name(_) => leads_elsewhere(host, port, reason, &to),
+        }),
         Some(_) | None => Ok(JudgedAddress(to)),
     }
 }
@@ -346,6 +347,19 @@ fn not_public(host: &UrlHost, port: u16, reason: &str, entry: &dyn Display) -> D
         subject: format!("{host}:{port}"),
         hint: format!(
             "`{entry}` is {reason}; an operator allows it with `allow_private = [\"{entry}\"]` under `[egress]` in the policy"
+        ),
+    }
+}
+
+/// Without the address, which the caller has not named: answers of an internal name server are not for models, modules
+/// and commands. The rule has it, for the row and the operator.
+fn leads_elsewhere(host: &UrlHost, port: u16, reason: &str, address: &dyn Display) -> Denial {
+    Denial {
+        code: DenialCode::AddressNotPublic,
+        rule: format!("egress.allow_private[\"{address}\"]"),
+        subject: format!("{host}:{port}"),
+        hint: format!(
+            "`{host}` leads to an address that is {reason}; an operator finds the address as the rule in the audit log, and allows it with `allow_private` under `[egress]` in the policy"
         ),
     }
 }

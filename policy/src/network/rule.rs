@@ -63,15 +63,17 @@ impl HostRule {
     /// Whether the rule grants a request to this authority. The address is judged separately.
     #[must_use]
     pub fn covers(&self, to: &Authority) -> bool {
-        self.scheme == to.scheme()
-            && self.port == to.port()
-            && match &self.hosts {
-                HostPattern::One(host) => host == to.host(),
-                HostPattern::Below(parent) => {
-                    to.host().name().is_some_and(|name| name.is_below(parent.as_str()))
-                }
-                HostPattern::Any => true,
-            }
+        self.scheme == to.scheme() && self.port == to.port() && self.covers_host(to.host())
+    }
+
+    /// Whether the rule grants this host by some scheme and port.
+    #[must_use]
+    pub fn covers_host(&self, host: &UrlHost) -> bool {
+        match &self.hosts {
+            HostPattern::One(own) => own == host,
+            HostPattern::Below(parent) => host.name().is_some_and(|name| name.is_below(parent.as_str())),
+            HostPattern::Any => true,
+        }
     }
 
     /// Whether everything that another rule grants is granted by this one.

@@ -50,7 +50,7 @@ pub(crate) fn resolve_secrets(
         for host in &entry.hosts {
             check_host(host, &private, networks, faults);
         }
-        for tool in entry.tools.iter().filter(|tool| Operation::has_step(tool.value.as_str())) {
+        for tool in &entry.tools {
             refuse_step(tool, faults);
         }
         let SecretEntry { name, source, hosts, header, tools, enabled } = entry;
@@ -95,8 +95,21 @@ fn check_host(
     }
 }
 
+/// Refuses the name of a step, and the second name of a step's requests: they carry a secret or carry none, whichever
+/// name the call has, so that an entry for one of two names would promise a difference that there is not.
 fn refuse_step(tool: &PlacedValue<ToolName>, faults: &mut Faults<'_>) {
-    let operation = Operation::ALL.iter().find(|it| it.steps.contains(&tool.value.as_str()));
-    let name = operation.map_or("", |operation| operation.name);
-    faults.add_at(tool, format!("this is a step of `{name}`; write `{name}`"));
+    let name = tool.value.as_str();
+    if let Some(operation) = Operation::ALL.iter().find(|it| it.steps.contains(&name)) {
+        let name = operation.name;
+        faults.add_at(tool, format!("this is a step of `{name}`; write `{name}`"));
+    }
+    if let Some(first) = Operation::first_with_steps_of(name).filter(|first| first.name != name) {
+        let first = first.name;
+        faults.add_at(
+            tool,
+            format!(
+                "the requests of `{name}` are those of `{first}`; write `{first}`, which stands for both"
+            ),
+        );
+    }
 }

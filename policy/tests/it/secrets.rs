@@ -93,6 +93,11 @@ fn a_header_or_a_tool_that_could_not_be_meant_is_refused() {
     check_fault("tools", "tools = []", "secrets.api.tools: an empty list");
     check_fault("tools", "tools = ['web fetch']", "secrets.api.tools[0]");
     check_fault("tools", "tools = ['web_fetch_request']", "this is a step of `web_fetch`; write `web_fetch`");
+    // Both names have the same requests.
+    for tools in ["'search_web'", "'web_search', 'search_web'"] {
+        let line = "the requests of `search_web` are those of `web_search`; write `web_search`, which stands for both";
+        check_fault("tools", &format!("tools = [{tools}]"), line);
+    }
     let error =
         try_load(&format!("{BASE}[secrets.API]\nfrom = 'env:A'"), None).expect_err("faulty").to_string();
     assert!(error.contains("is not a name of a secret") && error.lines().count() == 4, "{error}");

@@ -242,6 +242,33 @@ async fn refused_requests_of_a_call_are_bounded_too() {
 }
 
 #[tokio::test]
+async fn open_responses_of_a_call_share_the_memory_of_one() {
+    let server = serve(|path| match path {
+        "/full" => server::answer("text/plain", &vec![b'x'; 1 << 20]),
+        "/packed" => server::encoded("gzip", server::gzip(&vec![b'x'; 700 << 10])),
+        _ => server::answer("text/plain", &vec![b'x'; 400 << 10]),
+    });
+    let world = world(&server, "requests", "\"GET\"")
+        .with_policy_edit("max_response  = \"10MiB\"", "max_response  = \"1MiB\"");
+    let registry = registry(&world, "requests", &module("requests", &server)).await;
+    let opened = async |path: &str, take: u64| {
+        let url = format!("{}{path}", origin(&server));
+        let said = ask(&registry, json!({"url": url, "times": 8, "take": take})).await;
+        let failed: Vec<String> =
+            said.iter().filter_map(|said| said["code"].as_str().map(str::to_owned)).collect();
+        assert!(failed.iter().all(|code| code == "responses_too_large"), "{failed:?}");
+        said.len() - failed.len()
+    };
+    assert_eq!(opened("/full", 1).await, 1);
+    // One byte before the end.
+    assert_eq!(opened("/full", (1 << 20) - 1).await, 1);
+    assert_eq!(opened("/part", 1).await, 2);
+    assert_eq!(opened("/packed", 1).await, 1);
+    // Read to the end, each makes room for the next.
+    assert_eq!(opened("/full", 2 << 20).await, 8);
+}
+
+#[tokio::test]
 async fn the_time_of_a_request_is_that_of_the_call() {
     let server = serve(|_| server::silence());
     let world = world(&server, "requests", "\"GET\"").with_policy_edit(
@@ -355,13 +382,18 @@ async fn a_guest_never_gets_the_secret_that_its_requests_carry() {
     assert!(server.take_heads().concat().contains(&format!("x-api-key: {VALUE}\n")));
     let said = ask(&registry, json!({ "url": url, "header": "X-Api-Key: mine" })).await;
     assert_eq!(said[0]["code"], "header_forbidden");
+    // Two ranges would bring the value in two pieces, neither of which is the whole.
+    for range in ["Range: bytes=0-12", "Range: bytes=13-", "If-Range: \"x\""] {
+        let said = ask(&registry, json!({ "url": url, "header": range })).await;
+        assert_eq!(said[0]["code"], "header_forbidden", "{range}");
+    }
     assert_eq!(server.requests(), 1);
 
     let rows = world.rows();
     let of_requests = rows.iter().filter(|row| row.operation_id.is_some());
     let named: Vec<usize> = of_requests.map(|row| row.secrets.len()).collect();
-    // The one that was refused carried none.
-    assert_eq!(named, [1, 0]);
+    // Those that were refused carried none.
+    assert_eq!(named, [1, 0, 0, 0, 0]);
     let calls: Vec<_> =
         rows.iter().filter(|row| row.operation_id.is_none() && row.outcome.is_some()).collect();
     assert_eq!((calls[0].secrets.as_slice(), calls[1].secrets.len()), (&["key".into()][..], 0));

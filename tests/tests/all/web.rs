@@ -128,6 +128,12 @@ async fn only_granted_hosts_and_public_addresses_are_reached() {
         fetch(&registry, &url).await.refused(ToolErrorKind::Denied, code);
     }
     assert_eq!(server.requests(), 0);
+    // Where a name leads is for the operator: the row has the address, the model has the name.
+    let by_name = fetch(&registry, &format!("http://localhost:{port}/")).await;
+    assert!(!format!("{}", by_name.error()).contains("127.0.0.1"), "{by_name:?}");
+    let row = world.rows().into_iter().rfind(|row| &*row.tool == "web_fetch_request").expect("a row");
+    let rule = row.rule.as_deref().unwrap_or_default();
+    assert!(rule.starts_with("egress.allow_private[\"") && rule.ends_with(&format!(":{port}\"]")), "{row:?}");
     let denied = world.rows().into_iter().filter(|row| row.rule.is_some());
     assert!(denied.into_iter().all(|row| row.rule.as_deref().is_some_and(|rule| !rule.is_empty())));
 }
@@ -187,6 +193,58 @@ async fn nothing_leaves_after_the_vault_and_a_command_is_asked_about_after_the_w
     let asked = call(silent, "shell_exec", json!({ "command": "echo hi" })).await;
     asked.refused(ToolErrorKind::Denied, "approval_unavailable");
     assert_eq!(world.rows().pop().expect("a row").flow_rule.as_deref(), Some("flow[web -> shell]"));
+}
+
+#[tokio::test]
+async fn a_stored_output_keeps_what_it_was_made_from() {
+    let server = Server::start(|_| server::html("<p>here"));
+    let world = world(&server);
+    fs::write(world.workspace().join("vault/key"), "secret ".repeat(5_000)).expect("writable");
+    let caller = approving();
+    let call = async |registry: &ToolRegistry, tool: &str, arguments: Value| {
+        CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
+    };
+    let send = json!({ "url": server.url("/?secret") });
+    let registry = world.registry().await;
+    let read = call(&registry, "file_read", json!({ "path": "/vault/key" })).await;
+    let stored = json!({ "call_id": read.0.details["output_id"] });
+    // The run is over, and its id is used again.
+    registry.end_run(&caller);
+    let _sent = call(&registry, "web_fetch", send.clone()).await.text();
+    assert!(call(&registry, "output_read", stored.clone()).await.text().starts_with("secret "));
+    call(&registry, "web_fetch", send.clone()).await.refused(ToolErrorKind::Denied, "flow_denied");
+    let row = world.rows().pop().expect("a row");
+    assert_eq!(row.flow_rule.as_deref(), Some("flow[vault -> network]"));
+    // As after the end of the process.
+    drop(registry);
+    let registry = world.registry().await;
+    let _sent = call(&registry, "web_fetch", send.clone()).await.text();
+    let _read = call(&registry, "output_read", stored).await.text();
+    call(&registry, "web_fetch", send).await.refused(ToolErrorKind::Denied, "flow_denied");
+    assert_eq!(server.requests(), 2);
+}
+
+#[tokio::test]
+async fn certificates_that_are_no_file_hold_up_no_call() {
+    let server = Server::start(|_| server::html("<p>here"));
+    let port = server.port();
+    let world = World::new()
+        .with_shared_modules()
+        .with_policy_edit("hosts = [\"https://*\"]", &format!("hosts = [\"http://127.0.0.1:{port}\"]"))
+        .with_policy_edit(
+            "allow_private = []",
+            &format!("allow_private = [\"127.0.0.1:{port}\"]\nca = \"ca.pem\""),
+        );
+    let fifo = world.root().join("ca.pem");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("makes");
+    let registry = world.registry().await;
+    let refused = fetch(&registry, &server.url("/")).await;
+    refused.refused(ToolErrorKind::Unavailable, "unavailable");
+    // Once it is one, the next call goes on.
+    fs::remove_file(&fifo).expect("ours");
+    fs::write(&fifo, "").expect("writable");
+    assert_eq!(fetch(&registry, &server.url("/")).await.text(), "here");
 }
 
 #[tokio::test]

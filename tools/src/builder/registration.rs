@@ -8,7 +8,7 @@ use portcullis_types::{Declarations, Tool};
 use crate::{
     error::BootstrapError,
     modules::{self, ForeignModule, Lock, RefusedModule},
-    native::{Capability, OutputRead, StillGranted},
+    native::{Capability, FollowOutput, OutputRead, StillGranted},
     output_store::OutputStore,
     registered::RegisteredTool,
     registry::RegistryError,
@@ -121,8 +121,9 @@ impl<'a> Registration<'a> {
         &mut self,
         outputs: &Arc<OutputStore>,
         still_granted: StillGranted,
+        follow: FollowOutput,
     ) -> Result<(), RegistryError> {
-        let tool: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(outputs), still_granted));
+        let tool: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(outputs), still_granted, follow));
         self.add(RegisteredTool::native(tool, ToolOrigin::ShippedNative)?.paging_itself())
     }
 

@@ -17,5 +17,5 @@ pub use capability::Capability;
 pub use defaults::{default_tools, tools_for_models};
 pub use echo::EchoTool;
 pub use failing::FailingTool;
-pub use output_read::{OutputRead, StillGranted};
+pub use output_read::{FollowOutput, OutputRead, StillGranted};
 pub use time::GetCurrentTime;

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use portcullis_types::{
     DEFAULT_TIMEOUT, FunctionDecl, SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolErrorKind,
     ToolOutput, async_trait,
@@ -15,28 +16,35 @@ use crate::output_store::{DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, OutputOwner, Outpu
 /// Asks the policy in force whether it would still give a stored output's grant.
 pub type StillGranted = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 
+/// Notes for the run of a call what a stored output was made from; the error refuses the call.
+pub type FollowOutput =
+    Arc<dyn Fn(&ToolContext, &Value) -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync>;
+
 /// Reads stored outputs: only those of the caller's own agent and run, and only while the policy still gives
 /// the grant that the output was made with. The text of its result is exactly the page.
 #[derive(Clone)]
 pub struct OutputRead {
     store: Arc<OutputStore>,
     still_granted: StillGranted,
+    follow: FollowOutput,
 }
 
 impl OutputRead {
-    /// A reader of a store. `still_granted` is called once per call, before any of the output is read.
+    /// A reader of a store. `still_granted` and then `follow` are called once per call, before any of the output is read.
     #[must_use]
-    pub fn new(store: Arc<OutputStore>, still_granted: StillGranted) -> Self {
-        Self { store, still_granted }
+    pub fn new(store: Arc<OutputStore>, still_granted: StillGranted, follow: FollowOutput) -> Self {
+        Self { store, still_granted, follow }
     }
 
-    fn page(&self, owner: &OutputOwner, args: &str) -> Result<ToolOutput, ToolError> {
+    async fn page(&self, ctx: &ToolContext, args: &str) -> Result<ToolOutput, ToolError> {
+        let owner = &OutputOwner { agent_id: ctx.agent_id.clone(), run_id: ctx.run_id.clone() };
         let OutputReadArguments { call_id, offset, limit } = decode(args)?;
         let output = self.store.find(&call_id, owner).map_err(refusal)?;
         if !(self.still_granted)(output.grant()) {
             return Err(ToolError::denied("the policy no longer grants what this output was made with")
                 .with_code("grant_revoked"));
         }
+        (self.follow)(ctx, output.grant()).await?;
         let page = output.page(offset, limit.unwrap_or(DEFAULT_PAGE_BYTES)).map_err(refusal)?;
         Ok(ToolOutput::text(page.text).with_details(json!({
             "offset": page.offset,
@@ -102,8 +110,7 @@ impl Tool for OutputRead {
 
     /// Without a context there is no caller, and no output is stored under the empty owner.
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
-        let nobody = OutputOwner { agent_id: String::new(), run_id: String::new() };
-        self.page(&nobody, args).map(|output| output.joined_text())
+        self.page(&ToolContext::detached("output_read"), args).await.map(|output| output.joined_text())
     }
 
     fn timeout(&self) -> Duration {
@@ -115,13 +122,14 @@ impl Tool for OutputRead {
     }
 
     async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
-        let owner = OutputOwner { agent_id: ctx.agent_id.clone(), run_id: ctx.run_id.clone() };
-        self.page(&owner, args.text())
+        self.page(ctx, args.text()).await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     fn caller(agent: &str, run: &str) -> ToolContext {
@@ -147,7 +155,14 @@ mod tests {
         store.put("c-1", &owner, &json!({"mount": "shared"}), "0123456789\u{1b}[m").expect("stores");
 
         let shared_only: StillGranted = Arc::new(|grant| grant["mount"] == "shared");
-        let tool = OutputRead::new(Arc::clone(&store), shared_only);
+        let followed = Arc::new(AtomicUsize::new(0));
+        let reads = Arc::clone(&followed);
+        let follow: FollowOutput = Arc::new(move |ctx, grant| {
+            assert_eq!((&*ctx.run_id, &grant["mount"]), ("r", &json!("shared")));
+            reads.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async { Ok(()) })
+        });
+        let tool = OutputRead::new(Arc::clone(&store), shared_only, Arc::clone(&follow));
         let args = ToolArgs::parse(r#"{"call_id":"c-1","offset":8,"limit":3}"#).expect("JSON");
         let output = tool.call(&caller("a", "r"), &args).await.expect("reads");
         assert_eq!(output.joined_text(), "89\u{1b}");
@@ -159,7 +174,12 @@ mod tests {
         }
         assert_eq!(tool.execute(args.text()).await.expect_err("nobody").kind(), ToolErrorKind::NotFound);
 
-        let revoked = OutputRead::new(store, Arc::new(|_| false));
+        assert_eq!(followed.load(Ordering::SeqCst), 1, "followed as often as it was read");
+        let refuse: FollowOutput = Arc::new(|_, _| Box::pin(async { Err(ToolError::internal("unknown")) }));
+        let unknown = OutputRead::new(Arc::clone(&store), Arc::new(|_| true), refuse);
+        let error = unknown.call(&caller("a", "r"), &args).await.expect_err("of unknown source");
+        assert_eq!(error.kind(), ToolErrorKind::Internal);
+        let revoked = OutputRead::new(store, Arc::new(|_| false), follow);
         let error = revoked.call(&caller("a", "r"), &args).await.expect_err("revoked");
         assert_eq!((error.kind(), error.code()), (ToolErrorKind::Denied, "grant_revoked"));
     }

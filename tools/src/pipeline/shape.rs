@@ -1,6 +1,6 @@
 //! Step 6: makes the result fit to be shown: bounded in every part, without host paths or secrets.
 
-use portcullis_policy::{Grant, ToolOrigin};
+use portcullis_policy::{FlowLabel, Grant, ToolOrigin};
 use portcullis_types::{MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorKind, ToolOutput, json_bytes};
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     call::{Caller, random_id},
-    output_store::{OutputOwner, OutputStore},
+    output_store::OutputOwner,
     registered::RegisteredTool,
 };
 
@@ -76,7 +76,7 @@ pub(crate) fn shape(
     if excess.any() {
         // Before anything is left out.
         let full_text = full_text(&output, excess.data_apart, trailer.as_deref());
-        if let Some(id) = store_output(&full_text, &grant, &host.outputs, caller, pending) {
+        if let Some(id) = store_output(&full_text, &grant, host, caller, pending) {
             rest = rest_of_stored(part.as_ref(), rest, &id);
             details.insert("output_id".to_owned(), id.into());
         }
@@ -299,19 +299,21 @@ fn withhold(details: &mut Map<String, Value>, what: &str, bytes: usize) {
     }
 }
 
-/// Stores the whole text for `output_read`. If the store fails, the rest of the text is lost, not the call.
+/// Stores the whole text for `output_read`, with the labels of its run: they hold for the text when the run is over, and
+/// after the process. If the store fails, the rest of the text is lost, not the call.
 fn store_output(
     text: &str,
     grant: &Grant,
-    store: &OutputStore,
+    host: &Host,
     caller: &Caller,
     pending: &PendingRecord,
 ) -> Option<String> {
     // Use a fresh id: a provider may reuse call ids, and a stored output must not take another's place.
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
-    let grant = json!({ "tool": &*pending.call.tool, "grant": grant });
-    match store.put(&id, &owner, &grant, text) {
+    let labels: Vec<FlowLabel> = host.labels.facts(caller).labels.keys().cloned().collect();
+    let grant = json!({ "tool": &*pending.call.tool, "grant": grant, "labels": labels });
+    match host.outputs.put(&id, &owner, &grant, text) {
         Ok(()) => Some(id),
         Err(error) => {
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot keep a whole output");

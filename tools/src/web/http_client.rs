@@ -6,7 +6,7 @@ use std::{
     io,
     num::NonZeroUsize,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use portcullis_confine::{Canary, Requirement};
@@ -16,8 +16,12 @@ use portcullis_egress::{
 };
 use portcullis_policy::{Grant, SecretName};
 use portcullis_types::{ToolError, chain};
+use tokio::sync::Mutex as AsyncMutex;
 
-use super::{SecretError, SecretPlace};
+use super::{
+    SecretError, SecretPlace,
+    known_secrets::{KnownSecret, KnownSecrets},
+};
 
 /// The client's threads. One is enough for many requests, which mostly wait.
 const THREADS: NonZeroUsize = NonZeroUsize::MIN;
@@ -42,8 +46,11 @@ pub(crate) struct HttpClientConfig {
 pub(crate) struct HttpClientHandle {
     config: HttpClientConfig,
     client: LazyEgress,
-    /// The secrets that were read. They are kept until the process ends.
-    read: Mutex<BTreeMap<SecretName, Credential>>,
+    /// The secrets by name, each read once. The lock of one goes with the thread that reads it, so that a file system
+    /// that does not answer holds up one thread for each secret.
+    secrets: BTreeMap<SecretName, Arc<AsyncMutex<Option<Credential>>>>,
+    /// All that were read, until the process ends.
+    known: Arc<KnownSecrets>,
 }
 
 /// The reason why the client could not be started.
@@ -59,34 +66,50 @@ enum ClientStartError {
 
 impl HttpClientHandle {
     pub(crate) fn new(config: HttpClientConfig) -> Self {
-        Self { config, client: LazyEgress::default(), read: Mutex::default() }
+        let secrets = config.secrets.iter().map(|place| (place.name().clone(), Arc::default())).collect();
+        Self { config, client: LazyEgress::default(), secrets, known: Arc::default() }
     }
 
-    /// The secrets for the requests of one grant: those of its tool, to attach, and all others that were
-    /// read, which no response may repeat.
+    /// The secrets of all tools that were read, which no response may repeat.
+    pub(crate) fn known(&self) -> &Arc<KnownSecrets> {
+        &self.known
+    }
+
+    /// The secrets that the requests of one grant may carry.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves a read to its thread, and the next request waits for that one.
     ///
     /// # Errors
     /// `unavailable` with the code `secret_unavailable` if a secret of the tool cannot be read. The next
     /// request tries again.
     pub(super) async fn credentials(&self, grant: &Grant) -> Result<Vec<Credential>, ToolError> {
+        let mut credentials = Vec::new();
         for secret in &*grant.secrets {
-            let is_read = self.read().contains_key(&secret.name);
             let place = self.config.secrets.iter().find(|place| *place.name() == secret.name);
-            let Some(place) = place.filter(|_| !is_read).cloned() else { continue };
-            let read = tokio::task::spawn_blocking(move || place.read()).await;
-            match read {
-                Ok(Ok(credential)) => drop(self.read().insert(secret.name.clone(), credential)),
+            let (Some(place), Some(read)) = (place.cloned(), self.secrets.get(&secret.name)) else {
+                continue;
+            };
+            let mut read = Arc::clone(read).lock_owned().await;
+            if let Some(credential) = &*read {
+                credentials.push(credential.clone());
+                continue;
+            }
+            let known = Arc::clone(&self.known);
+            let reading = tokio::task::spawn_blocking(move || {
+                let credential = place.read()?;
+                known.add(KnownSecret { credential: credential.clone(), hosts: place.hosts().clone() });
+                Ok(read.insert(credential).clone())
+            });
+            match reading.await {
+                Ok(Ok(credential)) => credentials.push(credential),
                 Ok(Err(error)) => return Err(secret_unreadable(&secret.name, &error)),
                 Err(_panicked) => {
                     return Err(ToolError::internal("the thread that reads a secret has panicked"));
                 }
             }
         }
-        Ok(self.read().values().cloned().collect())
-    }
-
-    fn read(&self) -> MutexGuard<'_, BTreeMap<SecretName, Credential>> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(credentials)
     }
 
     /// The client. The first request starts it ([`LazyEgress::get`]).
@@ -129,4 +152,107 @@ fn start(config: &HttpClientConfig) -> Result<Egress, ClientStartError> {
         roots: TrustedRoots::read(SystemRoots::Trust, &ca)?,
         threads: THREADS,
     })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use portcullis_egress::{CancellationToken, Request};
+    use portcullis_policy::{
+        CallRequest, LoadOptions, PolicySource, RunFacts, SecretName, ToolFacts, WorkspaceSecurityPolicy,
+    };
+    use portcullis_types::{SandboxTier, ToolErrorKind};
+
+    use super::*;
+    use crate::{
+        audit::CallRecord,
+        web::{GrantJudge, RequestFailure, request, request_step::facts},
+    };
+
+    const POLICY: &str = "version = 1\n[profiles.Net]\nhosts = ['https://a.example']\n\
+        [tools.web_fetch_request]\nprofile = 'Net'\n[secrets.s]\nfrom = 'file:/none'\n\
+        hosts = ['https://a.example']\nheader = 'Authorization: Bearer {secret}'\ntools = ['web_fetch']\n";
+
+    /// A client under this policy, in a state folder, and a grant of a request.
+    fn client(state: &tempfile::TempDir) -> (HttpClientHandle, Grant) {
+        let operator = PolicySource { name: "p", text: POLICY };
+        let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
+        let policy = WorkspaceSecurityPolicy::load(&options).expect("loads");
+        let tool: ToolFacts = facts("web_fetch_request", Vec::new()).expect("facts");
+        let run = RunFacts { agent: "a", run: "r", labels: Arc::default() };
+        let grant =
+            policy.authorize(&CallRequest { tool: &tool, subjects: &[], run: &run }).expect("granted");
+        assert_eq!(grant.secrets.len(), 1);
+        let place = |secret| SecretPlace::new(secret, None, &super::super::TakenVariables::default());
+        let terms = HttpClientConfig {
+            state: state.path().to_owned(),
+            landlock: Requirement::Waived,
+            seccomp: Requirement::Waived,
+            ports: BTreeSet::new(),
+            ca: None,
+            secrets: policy.secrets().map(place).collect(),
+        };
+        (HttpClientHandle::new(terms), grant)
+    }
+
+    async fn ask(
+        client: &HttpClientHandle,
+        grant: &Grant,
+        time: Duration,
+        cancel: CancellationToken,
+    ) -> ToolErrorKind {
+        let judge = Arc::new(GrantJudge::new(grant.clone(), None, time));
+        let get = Request::get("https://a.example/".parse().expect("a URL"));
+        match request(client, &judge, get, cancel, &mut CallRecord::default()).await {
+            Err(RequestFailure::Failed(error)) => error.kind(),
+            Err(RequestFailure::Denied(denial)) => panic!("{denial}"),
+            Ok(response) => panic!("{response:?}"),
+        }
+    }
+
+    /// Both ways in which a call ends while something before its request hangs.
+    async fn check_ends(client: &HttpClientHandle, grant: &Grant) {
+        let short = Duration::from_millis(50);
+        assert_eq!(ask(client, grant, short, CancellationToken::new()).await, ToolErrorKind::Timeout);
+        let cancelled = CancellationToken::new();
+        cancelled.cancel();
+        let long = Duration::from_secs(600);
+        assert_eq!(ask(client, grant, long, cancelled).await, ToolErrorKind::Cancelled);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_start_holds_no_call_beyond_its_time() {
+        let state = tempfile::tempdir().expect("a folder");
+        let (client, grant) = client(&state);
+        let (_release, waits) = mpsc::channel::<()>();
+        let mut hangs = Box::pin(client.client.get(move || {
+            let _released = waits.recv();
+            Err::<Egress, ClientStartError>(EgressError::NoRoots.into())
+        }));
+        assert!(futures_util::poll!(&mut hangs).is_pending());
+        check_ends(&client, &grant).await;
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_is_not_read_holds_no_call_beyond_its_time() {
+        let state = tempfile::tempdir().expect("a folder");
+        let (client, grant) = client(&state);
+        let started = client.client.get(|| {
+            let state = tempfile::tempdir().expect("a folder");
+            Ok::<_, ClientStartError>(Egress::start(EgressSettings {
+                canary: Canary::create(state.path()).map_err(ClientStartError::Canary)?,
+                landlock: Requirement::Waived,
+                seccomp: Requirement::Waived,
+                ports: BTreeSet::new(),
+                names: NameSettings::of_servers(Vec::new()),
+                roots: TrustedRoots::none(),
+                threads: THREADS,
+            })?)
+        });
+        started.await.expect("starts");
+        let name: &SecretName = &grant.secrets[0].name;
+        let _reading = client.secrets[name].lock().await;
+        check_ends(&client, &grant).await;
+    }
 }

@@ -3,14 +3,14 @@
 use std::{
     collections::BTreeSet,
     net::IpAddr,
-    sync::{Mutex, OnceLock, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
 };
 
 use portcullis_egress::{Credential, Judge, Method, Refusal, RequestLimits, Url};
 use portcullis_policy::{Denial, DenialCode, Grant, JudgedRequest, UrlHost};
 
-use super::DeclaredHosts;
+use super::{DeclaredHosts, known_secrets::KnownSecrets};
 
 /// The judge of one call's requests.
 #[derive(Debug)]
@@ -19,11 +19,14 @@ pub(crate) struct GrantJudge {
     /// The hosts that the tool declares, if it is a tool of a module.
     declared: Option<DeclaredHosts>,
     limits: RequestLimits,
-    /// The denial behind a refusal that the client reports, with its rule and hint.
+    /// When the requests must have ended.
+    deadline: Instant,
+    /// The denial behind the refusal that the client reports, with its rule and hint.
     denial: Mutex<Option<Denial>>,
-    /// All secrets that were read. They are set before the request is sent.
-    credentials: OnceLock<Vec<Credential>>,
-    /// The names of the secrets that were sent with a request.
+    /// The secrets that requests of the grant may carry, and those of all tools as far as they were read; set before the
+    /// request is sent.
+    secrets: OnceLock<(Vec<Credential>, Arc<KnownSecrets>)>,
+    /// The names of those that a request has carried.
     sent_secrets: Mutex<BTreeSet<String>>,
 }
 
@@ -39,15 +42,15 @@ impl GrantJudge {
             max_redirects,
             wire_bytes: bytes,
             response_bytes: bytes,
-            total: time_limit,
             ..RequestLimits::default()
         };
         Self {
             grant,
             declared,
             limits,
+            deadline: Instant::now() + time_limit,
             denial: Mutex::new(None),
-            credentials: OnceLock::new(),
+            secrets: OnceLock::new(),
             sent_secrets: Mutex::default(),
         }
     }
@@ -57,11 +60,11 @@ impl GrantJudge {
         &self.grant
     }
 
-    /// Sets the secrets that the requests may carry and that no response may repeat. Without them, none is
-    /// attached.
-    pub(super) fn set_credentials(&self, credentials: Vec<Credential>) {
-        // A judge serves one request, so the secrets are set once.
-        let _again = self.credentials.set(credentials);
+    /// Gives the judge the secrets that its requests may carry, and that no response may repeat. Without them it
+    /// attaches none.
+    pub(super) fn set_credentials(&self, credentials: Vec<Credential>, known: Arc<KnownSecrets>) {
+        // A judge is that of one request.
+        let _again = self.secrets.set((credentials, known));
     }
 
     /// The names of the secrets that were sent so far, also if the request failed.
@@ -81,6 +84,13 @@ impl GrantJudge {
     /// The same judge, following no redirects.
     pub(crate) fn without_redirects(mut self) -> Self {
         self.limits.max_redirects = 0;
+        self
+    }
+
+    /// A judge under which no response is larger.
+    pub(crate) fn with_response_bytes(mut self, most: usize) -> Self {
+        self.limits.wire_bytes = self.limits.wire_bytes.min(most);
+        self.limits.response_bytes = self.limits.response_bytes.min(most);
         self
     }
 
@@ -123,11 +133,26 @@ impl Judge for GrantJudge {
     }
 
     fn credentials(&self) -> &[Credential] {
-        self.credentials.get().map_or(&[], Vec::as_slice)
+        self.secrets.get().map_or(&[], |(credentials, _)| credentials)
+    }
+
+    fn known_secrets(&self) -> Vec<Credential> {
+        let Some((own, known)) = self.secrets.get() else { return Vec::new() };
+        let mut all = known.all();
+        // Those of this request may be forgotten, if very many became known meanwhile.
+        let missing = own.iter().filter(|own| !all.iter().any(|other| other.has_value_of(own)));
+        let missing: Vec<Credential> = missing.cloned().collect();
+        all.extend(missing);
+        all
     }
 
     fn attaches(&self, credential: &Credential, url: &Url) -> bool {
         self.grant.attaches_secret(credential.name(), url.as_str())
+    }
+
+    fn may_repeat_a_secret(&self, url: &Url) -> bool {
+        self.secrets.get().is_some_and(|(_, known)| known.reached(url))
+            || self.grant.secrets_for(url.as_str()).next().is_some()
     }
 
     fn attached(&self, credential: &Credential) {
@@ -136,6 +161,8 @@ impl Judge for GrantJudge {
     }
 
     fn limits(&self) -> RequestLimits {
-        self.limits.clone()
+        // Starting the client and reading secrets takes from the same time.
+        let total = self.deadline.saturating_duration_since(Instant::now());
+        RequestLimits { total, ..self.limits.clone() }
     }
 }

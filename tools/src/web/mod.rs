@@ -4,16 +4,17 @@
 //! text, in a guest that has neither mounts nor network.
 //!
 //! - `tool`, `search_tool`: the tools that a model sees; `request_step`: their first step.
-//! - `fetch`, `search`: call the two steps through the whole pipeline, by `steps`.
-//! - `query`: the arguments of a search; `provider`: the request of a search in each provider's format.
-//! - `http_client`: the host's HTTP client, started by the first request; `judge`: answers its questions by
-//!   the grant of the call; `request`: makes one request through both, with the secrets that `secrets` reads.
-//! - `declared_hosts`: the hosts that a module's tool declares.
+//! - `fetch`, `search`: make the calls of the two steps, each through the whole pipeline, by `steps`.
+//! - `query`: the wishes of a search; `provider`: the request of a search in each provider's words.
+//! - `http_client` starts the host's HTTP client when it is first needed, `judge` answers its questions by the grant of the call,
+//!   and `request` makes one request through both, with the secrets that `secrets` reads; `known_secrets` remembers them.
+//! - `declared_hosts`: the hosts of a module's tool, whose requests take the same way.
 
 mod declared_hosts;
 mod fetch;
 mod http_client;
 mod judge;
+mod known_secrets;
 mod provider;
 mod query;
 mod request;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use portcullis_egress::{
-    CancellationToken, Credential, FetchError, HeaderValue, Judge as _, Request, Response, redact_text,
+    CancellationToken, Credential, Egress, FetchError, HeaderValue, Judge as _, Request, Response,
+    redact_text,
 };
 use portcullis_policy::{Denial, Grant};
 use portcullis_types::{ToolError, ToolErrorKind, chain};
+use tokio::time::timeout;
 
 use super::{GrantJudge, HttpClientHandle};
 use crate::audit::{CallRecord, Text};
@@ -23,8 +25,9 @@ pub(crate) enum RequestFailure {
     Failed(ToolError),
 }
 
-/// Makes a request, with the secrets of the judge's grant. Before the request is sent, the row gets the
-/// proven posture of the client's threads. Afterwards it has the names of the secrets that were sent.
+/// Makes a request, with the secrets of the judge's grant, in the time that the judge has for it: also the start of the
+/// client and the reading of secrets, whose files may lie anywhere. The row gets the proven posture of the client's threads
+/// before the request is sent, and the names of the secrets that it has carried.
 ///
 /// # Cancellation
 /// Dropping the future or cancelling the token closes the connection.
@@ -36,20 +39,36 @@ pub(crate) async fn request(
     row: &mut CallRecord,
 ) -> Result<Response, RequestFailure> {
     row.secrets.clear();
-    let client = http_client.client().await.map_err(RequestFailure::Failed)?;
+    let limit = judge.limits().total;
+    let prepared = tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(tool_error(&FetchError::Cancelled, &[])),
+        prepared = timeout(limit, prepare(http_client, judge)) => {
+            prepared.unwrap_or_else(|_elapsed| Err(tool_error(&FetchError::TotalTimeout { limit }, &[])))
+        }
+    };
+    let client = prepared.map_err(RequestFailure::Failed)?;
     row.posture = Some(client.posture().summary().into());
-    judge.set_credentials(http_client.credentials(judge.grant()).await.map_err(RequestFailure::Failed)?);
-    // For a row that ends because the caller left while the request was under way.
+    // For a row that ends with the caller, while the request is under way.
     row.secrets = secrets_for(judge.grant(), request.url.as_str());
+    // The client ends it by the token and by the time that the judge has left, and then says what it has carried.
     let sent = client.send(Arc::clone(judge) as _, request, cancel).await;
     row.secrets = judge.sent_secrets().into_iter().map(Into::into).collect();
     sent.map_err(|error| match judge.take_denial() {
         Some(denial) => RequestFailure::Denied(denial),
-        None => RequestFailure::Failed(tool_error(&error, judge.credentials())),
+        None => RequestFailure::Failed(tool_error(&error, &judge.known_secrets())),
     })
 }
 
-/// The names of the secrets that a request to this address would carry.
+/// Has the client started and the secrets of the grant read.
+async fn prepare(http_client: &HttpClientHandle, judge: &GrantJudge) -> Result<Arc<Egress>, ToolError> {
+    let client = http_client.client().await?;
+    let credentials = http_client.credentials(judge.grant()).await?;
+    judge.set_credentials(credentials, Arc::clone(http_client.known()));
+    Ok(client)
+}
+
+/// The names of the secrets that a request to this address would carry, for the row before it.
 pub(crate) fn secrets_for(grant: &Grant, url: &str) -> Vec<Text> {
     grant.secrets_for(url).map(|secret| secret.name.as_str().into()).collect()
 }
@@ -71,7 +90,9 @@ fn tool_error(error: &FetchError, credentials: &[Credential]) -> ToolError {
         _ => ToolErrorKind::Failed,
     };
     let clean = |text: String| redact_text(text, credentials);
-    ToolError::new(kind, clean(error.to_string()))
-        .with_code(error.code())
-        .with_operator_detail(clean(chain(error)))
+    let detail = match error {
+        FetchError::ConnectFailed { address, .. } => format!("{} ({address})", chain(error)),
+        _ => chain(error),
+    };
+    ToolError::new(kind, clean(error.to_string())).with_code(error.code()).with_operator_detail(clean(detail))
 }

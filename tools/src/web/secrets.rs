@@ -2,7 +2,7 @@
 //! only here, and leaves only for the HTTP client.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, Read as _},
     os::{fd::AsFd as _, unix::ffi::OsStringExt as _},
@@ -14,7 +14,9 @@ use portcullis_confine::{
     trusted::{self, GroupReaders, TrustError},
 };
 use portcullis_egress::{Credential, InvalidCredential, InvalidSecret, SecretValue};
-use portcullis_policy::{SecretHeader, SecretName, SecretRule, SecretSource, WorkspaceSecurityPolicy};
+use portcullis_policy::{
+    HostRule, SecretHeader, SecretName, SecretRule, SecretSource, WorkspaceSecurityPolicy,
+};
 
 /// The variable that names systemd's folder of credentials (`systemd.exec(5)`).
 const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
@@ -83,7 +85,8 @@ pub(crate) struct SecretPlace {
     name: SecretName,
     source: SecretSource,
     header: SecretHeader,
-    /// The folder of the policy file, to which relative paths refer.
+    hosts: BTreeSet<HostRule>,
+    /// The folder of the policy file, for relative paths.
     base: Option<PathBuf>,
     /// The value that was removed from the environment.
     taken: Option<Result<SecretValue, InvalidSecret>>,
@@ -100,6 +103,7 @@ impl SecretPlace {
             name: name.clone(),
             source: rule.source.clone(),
             header: rule.header.clone(),
+            hosts: rule.hosts.clone(),
             base: policy_file.map(|file| file.parent().unwrap_or(Path::new("")).to_owned()),
             taken: match &rule.source {
                 SecretSource::Environment(variable) => taken.0.get(variable).cloned(),
@@ -112,7 +116,12 @@ impl SecretPlace {
         &self.name
     }
 
-    /// The file of the value, if the value is in a file.
+    /// Where it may go.
+    pub(super) fn hosts(&self) -> &BTreeSet<HostRule> {
+        &self.hosts
+    }
+
+    /// The file of the value, if it is in one.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         match &self.source {
             SecretSource::File(path) => self.absolute(path).ok(),

@@ -55,8 +55,17 @@ fn every_address_of_a_name_is_judged() {
     for text in ["127.0.0.1", "::ffff:10.0.0.1", "::1", "fd00::1", "64:ff9b::192.168.0.1", "169.254.169.254"]
     {
         let canonical = text.parse::<IpAddr>().expect("an address").to_canonical();
-        let line = format!("allow_private = [\"{}\"]", SocketAddr::new(canonical, 443));
-        check_denied(address(text), DenialCode::AddressNotPublic, "egress.allow_private", &line);
+        // The address is for the operator alone: the caller knows the name, and not where it leads.
+        let rule = format!("egress.allow_private[\"{}\"]", SocketAddr::new(canonical, 443));
+        check_denied(
+            address(text),
+            DenialCode::AddressNotPublic,
+            &rule,
+            "`api.example.com` leads to an address",
+        );
+        let denial = address(text).expect_err("is denied");
+        let shown = format!("{denial} {}", denial.message());
+        assert!(!shown.contains(&canonical.to_string()), "{shown}");
     }
     // A name of a metadata service is not reached, whatever it resolves to.
     let metadata = UrlHost::parse("metadata.google.internal").expect("a host");
@@ -65,7 +74,8 @@ fn every_address_of_a_name_is_judged() {
     // The address in a URL is the one that is dialled.
     let written = UrlHost::parse("8.8.8.8").expect("a host");
     let result = grant().judge_address(&written, 80, Ipv4Addr::new(8, 8, 4, 4).into());
-    check_denied(result, DenialCode::AddressNotPublic, "egress.allow_private", "another address");
+    let rule = "egress.allow_private[\"8.8.4.4\"]";
+    check_denied(result, DenialCode::AddressNotPublic, rule, "another address");
 }
 
 #[test]

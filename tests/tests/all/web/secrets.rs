@@ -225,6 +225,29 @@ async fn without_its_secret_nothing_is_requested() {
 }
 
 #[tokio::test]
+async fn a_secret_stays_redacted_after_it_was_exchanged_and_after_it_was_removed() {
+    let authority = Authority::new();
+    let own = authority.serve(move |head| match path(head) {
+        "/old" => page(&format!("<p>you were {VALUE}")),
+        _ => page("<p>own"),
+    });
+    let world = world_with_file(&authority, &[&own]);
+    let first = world.registry().await;
+    assert!(fetch(&first, &own.url("/")).await.text().contains("own"));
+    fs::write(world.root().join("token"), "exchanged-value").expect("writable");
+    let second = world.registry().await;
+    second.continue_runs_of(&first);
+    assert!(fetch(&second, &own.url("/old")).await.text().contains("you were REDACTED"));
+    assert!(own.take_heads().concat().contains("authorization: Bearer exchanged-value\r\n"));
+    fs::write(world.workspace().join("portcullis.toml"), "[secrets.api]\nenabled = false\n")
+        .expect("writable");
+    let third = world.registry().await;
+    third.continue_runs_of(&second);
+    assert!(fetch(&third, &own.url("/old")).await.text().contains("you were REDACTED"));
+    assert!(!own.take_heads().concat().contains("authorization"));
+}
+
+#[tokio::test]
 async fn an_overlay_takes_a_secret_away_and_gives_none() {
     let authority = Authority::new();
     let own = authority.serve(|_| page("<p>own"));

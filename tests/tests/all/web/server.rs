@@ -153,9 +153,11 @@ pub(crate) fn silence() -> Reply {
 
 /// 64 MiB of zeros, as gzip.
 pub(crate) fn gzip_bomb() -> Vec<u8> {
+    gzip(&vec![0; 64 << 20])
+}
+
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    for _ in 0..64 {
-        encoder.write_all(&vec![0; 1 << 20]).expect("in memory");
-    }
+    encoder.write_all(bytes).expect("in memory");
     encoder.finish().expect("in memory")
 }

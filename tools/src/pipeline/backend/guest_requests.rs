@@ -27,7 +27,7 @@ use crate::{
 /// The most requests of one call. Each leaves rows in the audit log.
 const MAX_REQUESTS: usize = 256;
 
-/// The most responses that a call reads at the same time. Each is held in memory.
+/// The most responses that a call reads side by side. Together they hold as much memory as the largest response may.
 const MAX_OPEN_RESPONSES: u32 = 8;
 
 /// The host's end of a call's requests.
@@ -37,10 +37,17 @@ pub(super) struct GuestRequests<'a> {
     declared: DeclaredHosts,
     made: usize,
     next: u32,
-    /// The unread rest of each open response.
-    open: HashMap<u32, bytes::Bytes>,
-    /// The secrets that the requests have sent.
+    /// The responses that are not read to their end.
+    open: HashMap<u32, OpenResponse>,
+    /// The secrets that the requests have carried.
     secrets: BTreeSet<Text>,
+}
+
+/// A response that is not read to its end.
+struct OpenResponse {
+    rest: bytes::Bytes,
+    /// The memory that it holds until then, in bytes: the read part is freed with the rest.
+    held: usize,
 }
 
 impl<'a> GuestRequests<'a> {
@@ -97,6 +104,9 @@ impl<'a> GuestRequests<'a> {
                 format!("more than {MAX_OPEN_RESPONSES} responses are open; read or drop one first");
             return Err(ToolError::failed(message).with_code("too_many_responses"));
         }
+        if !self.open.is_empty() && self.room() == 0 {
+            return Err(self.no_room());
+        }
         // Also a request that is refused: each leaves a row.
         self.made += 1;
         let mut pending = self.pending(&head);
@@ -125,7 +135,8 @@ impl<'a> GuestRequests<'a> {
     ) -> Result<Response, ToolError> {
         let CallAttempt { checked, grant, deadline, labels, caller, host, .. } = self.attempt;
         let left = deadline.saturating_duration_since(Instant::now());
-        let judge = Arc::new(GrantJudge::new(grant.clone(), Some(self.declared.clone()), left));
+        let judge = GrantJudge::new(grant.clone(), Some(self.declared.clone()), left);
+        let judge = Arc::new(judge.with_response_bytes(self.room()));
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending))?;
         // Other calls of the run continue meanwhile, and the guest may have read its mounts before it sends.
         judge_flow_again(checked, grant, host, &labels.facts_before_requests(caller))
@@ -146,11 +157,36 @@ impl<'a> GuestRequests<'a> {
         labels.mark_secrets_sent(&pending.call.secrets);
         made.map_err(|failure| match failure {
             RequestFailure::Denied(denial) => refuse(denial, pending),
+            RequestFailure::Failed(error)
+                if !self.open.is_empty()
+                    && ["response_too_large", "decoded_too_large"].contains(&error.code()) =>
+            {
+                self.no_room()
+            }
             RequestFailure::Failed(error) => error,
         })
     }
 
-    /// The request's own row. The id of the call, or of its operation, joins it with the call's row.
+    /// What the next response may have, in bytes: the open ones of a call share the limit of one.
+    fn room(&self) -> usize {
+        let held: usize = self.open.values().map(|open| open.held).sum();
+        self.max_response().saturating_sub(held)
+    }
+
+    fn max_response(&self) -> usize {
+        let limit = self.attempt.grant.network.as_ref().map_or(0, |network| network.max_response.0);
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    }
+
+    fn no_room(&self) -> ToolError {
+        let limit = self.max_response();
+        let message = format!(
+            "the open responses of this call would have more than {limit} bytes together; read one to its end or drop it first"
+        );
+        ToolError::resource_limit(message).with_code("responses_too_large")
+    }
+
+    /// A row of its own, which the id of the call, or of its operation, joins with the call's.
     fn pending(&self, head: &HttpRequestHead) -> PendingRecord {
         let CallAttempt { checked, grant, caller, host, .. } = self.attempt;
         let operation = caller.operation_id.as_deref().unwrap_or(&checked.call.id);
@@ -186,14 +222,15 @@ impl<'a> GuestRequests<'a> {
             url: response.url.to_string(),
             headers: headers.collect(),
         };
-        self.open.insert(number, response.body);
+        let held = response.body.len();
+        self.open.insert(number, OpenResponse { rest: response.body, held });
         head
     }
 
     fn read(&mut self, number: u32, max: usize) -> Result<Vec<u8>, HttpFault> {
-        let Some(body) = self.open.get_mut(&number) else { return Ok(Vec::new()) };
-        let piece = body.split_to(max.min(body.len()));
-        if body.is_empty() {
+        let Some(OpenResponse { rest, .. }) = self.open.get_mut(&number) else { return Ok(Vec::new()) };
+        let piece = rest.split_to(max.min(rest.len()));
+        if rest.is_empty() {
             self.open.remove(&number);
         }
         Ok(piece.into())
