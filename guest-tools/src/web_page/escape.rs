@@ -105,8 +105,10 @@ pub(super) fn longest_run(text: &str) -> usize {
 /// Code within a line; as text where no code can be: over several lines, and in a cell whose reader would take a bar after
 /// a backslash for the cell's end.
 pub(super) fn code(content: &str, in_cell: bool) -> String {
-    let is_one = !content.contains('\n') && !(in_cell && content.contains("\\|"));
-    if is_one { code_span(content) } else { content.lines().map(escape_line).collect::<Vec<_>>().join("\n") }
+    if content.contains('\n') || in_cell && content.contains("\\|") {
+        return content.lines().map(escape_line).collect::<Vec<_>>().join("\n");
+    }
+    code_span(content)
 }
 
 /// Code within a line, between more backticks than it has.

@@ -467,9 +467,9 @@ impl Writer<'_> {
         below.blocks |= blocks;
         // A block begins on a line of its own, also where it comes first.
         if blocks {
-            self.paragraph()
+            self.paragraph();
         } else {
-            self.word_break()
+            self.word_break();
         }
         let shown = match form {
             Form::Inline(mark) if !paragraphs => format!("{mark}{content}{mark}"),
