@@ -117,3 +117,36 @@ fn pages_have_their_numbers_and_a_plain_pass_reads_the_first() {
     let plain = read_pdf(file(&objects), PageEffort::Plain).expect("readable");
     assert_eq!((plain.pages, plain.pages_read), (30, PLAIN_PAGES));
 }
+
+/// A file whose page has these contents: what stands for `/Contents`, and the stream that is object 5.
+fn contents(contents: &str, entries: &str, stream: &str) -> Vec<u8> {
+    file(&[
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        "<< /Type /Pages /Count 1 /Kids [3 0 R] >>",
+        &format!("<< /Type /Page /Resources << /Font << /F 4 0 R >> >> /Contents {contents} >>"),
+        HELVETICA,
+        &format!("<< {entries} /Length {} >>\nstream\n{stream}\nendstream", stream.len()),
+    ])
+}
+
+#[test]
+fn more_filters_than_any_file_needs_are_not_followed() {
+    let shown = "BT /F 10 Tf 9 9 Td (x) Tj ET";
+    let digits: String = shown.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let text = |filters: &str, stream: &str| {
+        read_pdf(contents("5 0 R", filters, stream), PageEffort::Extract).expect("readable").text
+    };
+    assert_eq!(text("/Filter /ASCIIHexDecode", &digits), "x");
+    assert_eq!(text("/Filter [/AHx]", &digits), "x");
+    assert_eq!(text(&format!("/Filter [{}]", "/ASCIIHexDecode ".repeat(5)), &digits), "");
+    assert_eq!(text("/Filter /NoSuchDecode", shown), "");
+    assert_eq!(text("/Filter [/ASCIIHexDecode /NoSuchDecode]", &digits), "");
+}
+
+#[test]
+fn the_parts_of_a_page_are_read_up_to_their_bound() {
+    let parts = format!("[{}]", "5 0 R ".repeat(20_000));
+    let shown = "BT /F 10 Tf 9 9 Td (x) Tj ET 1 0 0 1 20 0 cm";
+    let read = read_pdf(contents(&parts, "", shown), PageEffort::Extract).expect("readable");
+    assert_eq!(read.text.matches('x').count(), 10_000);
+}

@@ -80,7 +80,7 @@ async fn fonts_of_endless_tables_are_read_as_far_as_needed() {
         )
     };
     let mut ranges = PdfFile::new();
-    let table = "1 beginbfrange <00000000> <FFFFFFFF> <0041> endbfrange ".repeat(10_000);
+    let table = "1 beginbfrange <00000000> <FFFFFFFF> <0000> endbfrange ".repeat(10_000);
     let table = ranges.stream("/Filter /FlateDecode", &deflate(table.as_bytes()));
     let itself = ranges.next();
     let font =
@@ -92,7 +92,7 @@ async fn fonts_of_endless_tables_are_read_as_far_as_needed() {
         ("widths", PdfFile::of_pages(&composite("", &"0 4294967295 500 ".repeat(1000)), [show]).finish()),
     ])
     .await;
-    assert_eq!(files.fetch("ranges").await.text().chars().count(), 2);
+    assert_eq!(files.fetch("ranges").await.text(), "AB");
     assert_eq!(files.fetch("widths").await.text(), "\u{fffd}\u{fffd}");
 }
 
