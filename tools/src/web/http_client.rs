@@ -240,7 +240,7 @@ mod tests {
         let (client, grant) = client(&state);
         let started = client.client.get(|| {
             let state = tempfile::tempdir().expect("a folder");
-            Ok::<_, ClientStartError>(Egress::start(EgressSettings {
+            Ok::<_, ClientStartError>(Egress::start(EgressConfig {
                 canary: Canary::create(state.path()).map_err(ClientStartError::Canary)?,
                 landlock: Requirement::Waived,
                 seccomp: Requirement::Waived,
