@@ -127,7 +127,8 @@ fn start(
         landlock: settings.landlock,
         seccomp: settings.seccomp,
         ports,
-        // A machine without name servers can still reach its own servers.
+        proxy: None,
+        // A machine without name servers reaches servers of its own.
         names: if needs_names { NameSettings::read_system()? } else { NameSettings::read_hosts()? },
         roots: TrustedRoots::none(),
         threads: NonZeroUsize::MIN,

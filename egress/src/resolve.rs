@@ -6,6 +6,7 @@
 use std::{
     fs, io,
     net::{IpAddr, SocketAddr},
+    path::Path,
     time::Duration,
 };
 
@@ -14,15 +15,15 @@ use hickory_resolver::{
     config::{
         ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
     },
-    net::{NetError, runtime::TokioRuntimeProvider},
+    net::runtime::TokioRuntimeProvider,
     proto::{
         op::Query,
         rr::{Name, RecordType},
     },
-    system_conf::read_system_conf,
+    system_conf::parse_resolv_conf,
 };
 
-use crate::EgressError;
+use crate::{EgressError, FetchError};
 
 /// The configuration of name resolution, as values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +43,36 @@ impl NameSettings {
     /// # Errors
     /// If the first cannot be read or names no server, or the second is there and cannot be read.
     pub fn read_system() -> Result<Self, EgressError> {
-        let (config, options) = read_system_conf().map_err(|source| EgressError::NameServers { source })?;
+        Self::read(Path::new(SERVERS_FILE), Path::new(HOSTS_FILE))
+    }
+
+    fn read(servers: &Path, hosts: &Path) -> Result<Self, EgressError> {
+        let unread = |source| EgressError::NameServers { source };
+        let text = fs::read(servers).map_err(|source| unread(source.into()))?;
+        let (config, options) = parse_resolv_conf(text).map_err(unread)?;
         let servers =
             config.name_servers().iter().map(|server| SocketAddr::new(server.ip, DNS_PORT)).collect();
-        Ok(Self { servers, hosts: read_hosts()?, timeout: options.timeout })
+        Ok(Self { servers, hosts: read_hosts(hosts)?, timeout: options.timeout })
+    }
+
+    /// As [`Self::read_system`], but asks no server where `/etc/resolv.conf` is missing, cannot be read, or names none:
+    /// addresses and the names of `/etc/hosts` can be reached from such a machine, and other names fail
+    /// ([`crate::FetchError::NoNameServers`]). Returns the reason besides.
+    ///
+    /// # Errors
+    /// If `/etc/hosts` is there and cannot be read.
+    pub fn read_available() -> Result<(Self, Option<EgressError>), EgressError> {
+        Self::read_what_is_there(Path::new(SERVERS_FILE), Path::new(HOSTS_FILE))
+    }
+
+    fn read_what_is_there(servers: &Path, hosts: &Path) -> Result<(Self, Option<EgressError>), EgressError> {
+        match Self::read(servers, hosts) {
+            Ok(settings) => Ok((settings, None)),
+            Err(reason @ EgressError::NameServers { .. }) => {
+                Ok((Self { hosts: read_hosts(hosts)?, ..Self::of_servers(Vec::new()) }, Some(reason)))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads `/etc/hosts`, which may be absent, and asks no server: for addresses and the names of this machine.
@@ -53,7 +80,7 @@ impl NameSettings {
     /// # Errors
     /// If it is there and cannot be read.
     pub fn read_hosts() -> Result<Self, EgressError> {
-        Ok(Self { hosts: read_hosts()?, ..Self::of_servers(Vec::new()) })
+        Ok(Self { hosts: read_hosts(Path::new(HOSTS_FILE))?, ..Self::of_servers(Vec::new()) })
     }
 
     /// Name servers without a hosts file.
@@ -63,8 +90,8 @@ impl NameSettings {
     }
 }
 
-fn read_hosts() -> Result<String, EgressError> {
-    match fs::read(HOSTS_FILE) {
+fn read_hosts(path: &Path) -> Result<String, EgressError> {
+    match fs::read(path) {
         // Only comments may have other characters.
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -76,6 +103,7 @@ fn read_hosts() -> Result<String, EgressError> {
 pub(crate) struct Resolver {
     hosts: Hosts,
     servers: TokioResolver,
+    has_servers: bool,
 }
 
 impl Resolver {
@@ -100,16 +128,17 @@ impl Resolver {
             .with_options(options)
             .build()
             .map_err(|source| EgressError::Resolver { source })?;
-        Ok(Self { hosts, servers })
+        Ok(Self { hosts, servers, has_servers: !settings.servers.is_empty() })
     }
 
-    /// All addresses of a name, asked once.
+    /// All addresses of a name, asked once. `host` is the name as errors show it.
     ///
     /// # Cancellation
     /// Dropping the future ends the wait; the question may still be answered, to no effect.
-    pub(crate) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NetError> {
+    pub(crate) async fn addresses(&self, host: &str, name: &str) -> Result<Vec<IpAddr>, FetchError> {
+        let unresolved = |source| FetchError::NameUnresolved { host: host.to_owned(), source };
         // With a trailing dot, so that no search domain is tried.
-        let name = Name::from_ascii(format!("{name}."))?;
+        let name = Name::from_ascii(format!("{name}.")).map_err(|source| unresolved(source.into()))?;
         let listed: Vec<IpAddr> = [RecordType::A, RecordType::AAAA]
             .into_iter()
             .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)))
@@ -120,11 +149,15 @@ impl Resolver {
         if !listed.is_empty() {
             return Ok(listed);
         }
-        Ok(self.servers.lookup_ip(name).await?.iter().collect())
+        if !self.has_servers {
+            return Err(FetchError::NoNameServers { host: host.to_owned() });
+        }
+        Ok(self.servers.lookup_ip(name).await.map_err(unresolved)?.iter().collect())
     }
 }
 
 const DNS_PORT: u16 = 53;
+const SERVERS_FILE: &str = "/etc/resolv.conf";
 const HOSTS_FILE: &str = "/etc/hosts";
 
 #[cfg(test)]
@@ -139,10 +172,33 @@ mod tests {
         };
         let resolver = Resolver::build(&settings).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let addresses = |name| runtime.block_on(resolver.addresses(name));
+        let addresses = |name| runtime.block_on(resolver.addresses(name, name));
         let both: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
         assert_eq!(addresses("one.test").unwrap(), both);
         assert_eq!(addresses("ALIAS.test").unwrap(), both[..1]);
-        assert!(addresses("other.test").is_err());
+        // No server is named, so that none is asked.
+        assert_eq!(addresses("other.test").unwrap_err().code(), "no_name_servers");
+    }
+
+    #[test]
+    fn a_machine_without_name_servers_has_its_hosts_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (servers, hosts) = (folder.path().join("resolv.conf"), folder.path().join("hosts"));
+        let read = || NameSettings::read_what_is_there(&servers, &hosts).unwrap();
+        // Neither is there.
+        let (settings, reason) = read();
+        assert_eq!(settings, NameSettings::of_servers(Vec::new()));
+        assert!(matches!(reason, Some(EgressError::NameServers { .. })));
+        fs::write(&hosts, "192.0.2.1 one.test").unwrap();
+        for text in ["", "search test\noptions timeout:3\n", "# nameserver 192.0.2.53\n"] {
+            fs::write(&servers, text).unwrap();
+            let (settings, reason) = read();
+            assert!(settings.servers.is_empty() && settings.hosts.contains("one.test"), "{text:?}");
+            assert!(matches!(reason, Some(EgressError::NameServers { .. })), "{text:?}");
+        }
+        fs::write(&servers, "nameserver 192.0.2.53\n").unwrap();
+        let (settings, reason) = read();
+        assert_eq!(settings.servers, ["192.0.2.53:53".parse().unwrap()]);
+        assert!(reason.is_none());
     }
 }

@@ -17,8 +17,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use portcullis_egress::{
-    CancellationToken, Egress, EgressConfig, Judge, Method, NameSettings, Refusal, Request, RequestLimits,
-    SystemRoots, TrustedRoots, Url,
+    CancellationToken, Egress, EgressConfig, GrantKey, Judge, RequestLimits, Method, NameSettings, Refusal,
+    Request, SystemRoots, TrustedRoots, Url,
 };
 use portcullis_testing::{World, approving};
 use portcullis_tools::{
@@ -180,6 +180,7 @@ fn egress(world: &World, server: &Server) -> Egress {
         landlock: Requirement::Required,
         seccomp: Requirement::Required,
         ports: [server.port].into(),
+        proxy: None,
         names: NameSettings::of_servers(Vec::new()),
         roots: TrustedRoots::read(SystemRoots::Trust, &[]).expect("certificates"),
         threads: NonZeroUsize::MIN,
@@ -201,6 +202,10 @@ impl Judge for OpenJudge {
 
     fn redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
         Ok(())
+    }
+
+    fn grant_key(&self) -> Option<GrantKey> {
+        Some(GrantKey::new("one"))
     }
 
     fn limits(&self) -> RequestLimits {

@@ -1,8 +1,10 @@
 //! `web_fetch` against a local server, through the whole pipeline: policy, confined client, and the guest that reads.
 
 mod canary;
+mod connections;
 mod hostile;
 mod pdf;
+mod proxy;
 mod search;
 mod secrets;
 pub(crate) mod server;

@@ -11,8 +11,8 @@ use std::{
 
 use portcullis_confine::{Canary, Requirement};
 use portcullis_egress::{
-    Credential, Egress, EgressConfig, EgressError, LazyEgress, NameSettings, SystemRoots, TrustedRoots,
-    read_ca,
+    Credential, Egress, EgressError, EgressConfig, LazyEgress, NameSettings, SystemRoots, TrustedRoots,
+    Url, read_ca,
 };
 use portcullis_policy::{Grant, SecretName};
 use portcullis_types::{ToolError, chain};
@@ -35,6 +35,8 @@ pub(crate) struct HttpClientConfig {
     pub(crate) seccomp: Requirement,
     /// The ports of all rules of the policy.
     pub(crate) ports: BTreeSet<u16>,
+    /// The proxy of all requests.
+    pub(crate) proxy: Option<Url>,
     /// The file with further certificates.
     pub(crate) ca: Option<PathBuf>,
     /// The secrets of the policy.
@@ -143,12 +145,21 @@ fn start(config: &HttpClientConfig) -> Result<Egress, ClientStartError> {
         .map(|path| read_ca(path).map_err(|source| ClientStartError::Ca { path: path.clone(), source }));
     let ca = ca.transpose()?;
     let ca: Vec<&[u8]> = ca.as_deref().into_iter().collect();
+    let (names, missing) = NameSettings::read_available()?;
+    if let Some(reason) = &missing {
+        let error = reason as &dyn std::error::Error;
+        tracing::warn!(
+            error,
+            "no name server is asked: only addresses and names of /etc/hosts can be reached"
+        );
+    }
     Ok(Egress::start(EgressConfig {
         canary: Canary::create(&config.state).map_err(ClientStartError::Canary)?,
         landlock: config.landlock,
         seccomp: config.seccomp,
         ports: config.ports.clone(),
-        names: NameSettings::read_system()?,
+        proxy: config.proxy.clone(),
+        names,
         roots: TrustedRoots::read(SystemRoots::Trust, &ca)?,
         threads: THREADS,
     })?)

@@ -7,10 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_egress::{Credential, Judge, Method, Refusal, RequestLimits, Url};
-use portcullis_policy::{Denial, DenialCode, Grant, JudgedRequest, UrlHost};
+use portcullis_egress::{Credential, GrantKey, Judge, RequestLimits, Method, Refusal, Url};
+use portcullis_policy::{Denial, DenialCode, Grant, UrlHost, JudgedRequest};
 
 use super::{DeclaredHosts, known_secrets::KnownSecrets};
+use crate::call::Caller;
 
 /// The judge of one call's requests.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct GrantJudge {
     grant: Grant,
     /// The hosts that the tool declares, if it is a tool of a module.
     declared: Option<DeclaredHosts>,
+    /// Whose connections the requests may use and leave.
+    key: Option<GrantKey>,
     limits: RequestLimits,
     /// When the requests must have ended.
     deadline: Instant,
@@ -47,12 +50,26 @@ impl GrantJudge {
         Self {
             grant,
             declared,
+            key: None,
             limits,
             deadline: Instant::now() + time_limit,
             denial: Mutex::new(None),
             secrets: OnceLock::new(),
             sent_secrets: Mutex::default(),
         }
+    }
+
+    /// Lets the requests use connections that others of the same identity have left: same policy, tool, agent and run,
+    /// same network part of the grant, same secrets, same declared hosts. The policy's digest is in it, so that no
+    /// connection outlives a policy; agent and run are, so that a server cannot join what two of them ask. A grant that
+    /// cannot be written as text has a connection for each request.
+    pub(crate) fn keeping_connections(mut self, policy: &str, tool: &str, caller: &Caller) -> Self {
+        let Grant { profile, network, secrets, .. } = &self.grant;
+        let declared = self.declared.as_ref().map(DeclaredHosts::rules);
+        let (agent, run) = (&caller.agent_id, &caller.run_id);
+        let identity = (policy, tool, agent, run, profile, network, secrets, declared);
+        self.key = serde_json::to_string(&identity).ok().map(GrantKey::new);
+        self
     }
 
     /// The grant.
@@ -158,6 +175,10 @@ impl Judge for GrantJudge {
     fn attached(&self, credential: &Credential) {
         let mut sent_secrets = self.sent_secrets.lock().unwrap_or_else(PoisonError::into_inner);
         sent_secrets.insert(credential.name().to_owned());
+    }
+
+    fn grant_key(&self) -> Option<GrantKey> {
+        self.key.clone()
     }
 
     fn limits(&self) -> RequestLimits {

@@ -81,7 +81,7 @@ fn tool_error(error: &FetchError, credentials: &[Credential]) -> ToolError {
         FetchError::ConnectTimeout { .. }
         | FetchError::FirstByteTimeout { .. }
         | FetchError::TotalTimeout { .. } => ToolErrorKind::Timeout,
-        FetchError::NameUnresolved { .. } => ToolErrorKind::NotFound,
+        FetchError::NameUnresolved { .. } | FetchError::NoNameServers { .. } => ToolErrorKind::NotFound,
         FetchError::RequestTooLarge { .. }
         | FetchError::ResponseTooLarge { .. }
         | FetchError::DecodedTooLarge { .. }

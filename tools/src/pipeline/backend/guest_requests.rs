@@ -136,7 +136,9 @@ impl<'a> GuestRequests<'a> {
         let CallAttempt { checked, grant, deadline, labels, caller, host, .. } = self.attempt;
         let left = deadline.saturating_duration_since(Instant::now());
         let judge = GrantJudge::new(grant.clone(), Some(self.declared.clone()), left);
-        let judge = Arc::new(judge.with_response_bytes(self.room()));
+        let judge = judge.with_response_bytes(self.room());
+        let tool = checked.tool.facts().name.as_str();
+        let judge = Arc::new(judge.keeping_connections(host.policy.digest().as_str(), tool, caller));
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending))?;
         // Other calls of the run continue meanwhile, and the guest may have read its mounts before it sends.
         judge_flow_again(checked, grant, host, &labels.facts_before_requests(caller))
