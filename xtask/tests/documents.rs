@@ -140,3 +140,12 @@ fn the_list_of_changes_names_every_protocol() {
         assert!(line.contains(name), "CHANGELOG.md does not name {name}: {line}");
     }
 }
+
+/// A first reader takes minutes for the one, a maintainer half an hour for the other.
+#[test]
+fn readme_and_architecture_stay_short() {
+    let (lines, words) =
+        (read("README.md").lines().count(), read("ARCHITECTURE.md").split_whitespace().count());
+    assert!(lines <= 120, "README.md has {lines} lines");
+    assert!(words <= 3_000, "ARCHITECTURE.md has {words} words");
+}
