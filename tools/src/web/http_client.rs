@@ -202,6 +202,7 @@ mod tests {
             seccomp: Requirement::Waived,
             ports: BTreeSet::new(),
             ca: None,
+            proxy: None,
             secrets: policy.secrets().map(place).collect(),
         };
         (HttpClientHandle::new(terms), grant)
@@ -256,6 +257,7 @@ mod tests {
                 landlock: Requirement::Waived,
                 seccomp: Requirement::Waived,
                 ports: BTreeSet::new(),
+                proxy: None,
                 names: NameSettings::of_servers(Vec::new()),
                 roots: TrustedRoots::none(),
                 threads: THREADS,
