@@ -14,7 +14,7 @@
 //! }
 //!
 //! /// Tells the temperature of a place.
-//! #[tool(tier = ReadOnly, timeout = "10s", hosts = ["https://api.weather.example"])]
+//! #[tool(tier = ReadOnly, timeout = "10s", hosts = ["api.weather.example"])]
 //! async fn temperature(place: &str) -> Result<String, ToolError> {
 //!     let url = format!("https://api.weather.example/v1/now?place={}", http::encode(place));
 //!     let weather: Weather = http::get(&url)?.error_for_status()?.json()?;

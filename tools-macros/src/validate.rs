@@ -54,22 +54,23 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
     })
 }
 
-/// A host as the policy's `hosts` writes it. The host of the module checks it in full when it loads the module.
+/// A host as the policy's `hosts` writes it, or without its scheme, which means `https`. The declaration always has the
+/// scheme. The host of the module checks it in full when it loads the module.
 fn host(text: &LitStr, errors: &mut Errors) -> Option<String> {
     let value = text.value();
-    let authority = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
-    match authority {
-        Some(authority) if !authority.is_empty() && !authority.contains(['/', '?', '#', '@', '\\', ' ']) => {
-            Some(value)
-        }
-        _ => {
-            errors.at(
-                text,
-                "a host has a scheme and nothing after the port: write such as `https://api.example.com`",
-            );
-            None
-        }
+    let (scheme, authority) = match value.split_once("://") {
+        Some((scheme, authority)) => (scheme, authority),
+        None => ("https", value.as_str()),
+    };
+    let is_authority = !authority.is_empty() && !authority.contains(['/', '?', '#', '@', '\\', ' ']);
+    if matches!(scheme, "https" | "http") && is_authority {
+        return Some(format!("{scheme}://{authority}"));
     }
+    errors.at(
+        text,
+        "a host has nothing after its port, and no scheme but `https` and `http`: write such as `api.example.com` or `http://localhost:8080`",
+    );
+    None
 }
 
 const TIERS: [&str; 3] = ["ReadOnly", "SideEffecting", "Privileged"];

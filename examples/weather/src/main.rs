@@ -6,7 +6,7 @@ use portcullis_sdk::{
     tool,
 };
 
-/// The API. The attribute below declares the same host; a policy that grants it to the tool's profile lets requests
+/// The API. The attribute below declares its host; a policy that grants it to the tool's profile lets requests
 /// through.
 const API: &str = "https://api.weather.example";
 
@@ -24,7 +24,7 @@ struct Report {
     label = "Weather",
     tier = ReadOnly,
     timeout = "10s",
-    hosts = ["https://api.weather.example"],
+    hosts = ["api.weather.example"],
 )]
 async fn get_weather(
     /// City name
