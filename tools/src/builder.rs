@@ -133,7 +133,8 @@ impl RegistryBuilder {
         self
     }
 
-    /// Adds the tools of a capability, unless they are already added.
+    /// Adds the tools of a capability, unless they are already added. A capability whose tools are not here fails the
+    /// build.
     pub fn capability(mut self, capability: Capability) -> Self {
         self.capabilities.push(capability);
         self
@@ -261,7 +262,7 @@ impl RegistryBuilder {
 
         let mut registration = Registration::new(&lock);
         registration.natives(self.natives)?;
-        registration.capabilities(self.capabilities)?;
+        registration.capabilities(&self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
             let ca = self.http_client.as_ref().and_then(|http_client| http_client.ca.clone());
             let config = sidecar_config(&policy, &state, workspace, private, ca);
@@ -271,6 +272,7 @@ impl RegistryBuilder {
         let has_steps = !self.steps.is_empty();
         let http_client = self.http_client.map(|config| Arc::new(HttpClientHandle::new(config)));
         registration.operations(self.steps, http_client.as_ref(), policy.search())?;
+        registration.ensure_capabilities(&self.capabilities)?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
         let labels = Arc::new(RunLabels::default());

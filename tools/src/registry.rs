@@ -18,6 +18,7 @@ use crate::{
     builder::RegistryBuilder,
     call::Caller,
     modules::{Lock, RefusedModule},
+    native::Capability,
     pipeline::{Host, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks, shape},
     registered::RegisteredTool,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
@@ -363,6 +364,14 @@ pub enum RegistryError {
         name: ToolName,
         /// The name that it resembles.
         other: ToolName,
+    },
+    /// A capability whose tools this registry does not have.
+    #[error("the capability `{capability}` is not available: {reason}")]
+    CapabilityMissing {
+        /// The capability.
+        capability: Capability,
+        /// The reason, and what would be right.
+        reason: &'static str,
     },
     /// A step of an operation is missing from every module.
     #[error("`{operation}` cannot be registered without its step `{step}`")]

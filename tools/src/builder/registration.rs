@@ -8,7 +8,7 @@ use portcullis_types::{Declarations, Tool};
 use crate::{
     error::BootstrapError,
     modules::{self, ForeignModule, Lock, RefusedModule},
-    native::{Capability, FollowOutput, OutputRead, StillGranted},
+    native::{Capability, CapabilityTools, FollowOutput, OutputRead, StillGranted},
     output_store::OutputStore,
     registered::RegisteredTool,
     registry::RegistryError,
@@ -54,12 +54,38 @@ impl<'a> Registration<'a> {
     }
 
     /// The tools of capabilities, unless they are already registered.
-    pub(super) fn capabilities(&mut self, capabilities: Vec<Capability>) -> Result<(), RegistryError> {
-        for tool in capabilities.into_iter().flat_map(Capability::tools) {
+    pub(super) fn capabilities(&mut self, capabilities: &[Capability]) -> Result<(), RegistryError> {
+        let natives = capabilities.iter().filter_map(|capability| match capability.tools() {
+            CapabilityTools::Native(tools) => Some(tools),
+            CapabilityTools::Registered(_) | CapabilityTools::None => None,
+        });
+        for tool in natives.flatten() {
             let shipped = RegisteredTool::native(tool, ToolOrigin::ShippedNative)?;
             let same = self.tools.get(&shipped.decl().name);
             if same.is_none_or(|same| same.facts().origin != ToolOrigin::ShippedNative) {
                 self.add(shipped)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses capabilities whose tools are not here: an agent must not be told that it has them.
+    pub(super) fn ensure_capabilities(&self, capabilities: &[Capability]) -> Result<(), RegistryError> {
+        let missing =
+            |capability: Capability, reason| Err(RegistryError::CapabilityMissing { capability, reason });
+        for capability in capabilities {
+            match capability.tools() {
+                CapabilityTools::Native(_) => {}
+                CapabilityTools::None => return missing(*capability, "it has no tools yet"),
+                CapabilityTools::Registered(name) => {
+                    let is_ours = |tool: &RegisteredTool| tool.facts().origin == ToolOrigin::ShippedOperation;
+                    if !self.tools.get(name).is_some_and(|tool| is_ours(tool)) {
+                        return missing(
+                            *capability,
+                            "its tool needs guests and the HTTP client; build with `runtime_builder`",
+                        );
+                    }
+                }
             }
         }
         Ok(())

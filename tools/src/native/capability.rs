@@ -2,23 +2,67 @@
 
 use std::sync::Arc;
 
-use portcullis_types::Tool;
+use portcullis_policy::Operation;
+use portcullis_types::{Tool, words};
+use serde::Serialize;
 
 use super::GetCurrentTime;
 
-/// A capability that an agent can be given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Capability {
-    /// Knows the time: `get_current_time`.
-    CurrentTime,
+words! {
+    /// A capability that an agent can be given.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    #[non_exhaustive]
+    pub enum Capability {
+        /// Knows the time: `get_current_time`.
+        CurrentTime = "CurrentTime",
+        /// Fetches pages: `web_fetch`, which needs the builder of [`crate::runtime_builder`] with its guests and its
+        /// HTTP client.
+        WebFetch = "WebFetch",
+        /// A scratchpad and a search.
+        Research = "Research",
+        /// Runs code.
+        Sandbox = "Sandbox",
+        /// Reads, writes and searches files.
+        FileSystem = "FileSystem",
+    }
+}
+
+words! {
+    /// Whether a capability can be given.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    pub enum CapabilityStatus {
+        /// It has its tools.
+        Available = "Available",
+        /// It is specified, and has none yet: a registry with it is not built.
+        ComingSoon = "ComingSoon",
+    }
+}
+
+/// The tools of a capability.
+pub(crate) enum CapabilityTools {
+    /// Tools that need nothing else.
+    Native(Vec<Arc<dyn Tool>>),
+    /// A tool that the builder must have registered.
+    Registered(&'static str),
+    /// There are none yet.
+    None,
 }
 
 impl Capability {
-    /// The tools that have this capability.
-    pub(crate) fn tools(self) -> Vec<Arc<dyn Tool>> {
+    /// Whether it can be given.
+    #[must_use]
+    pub fn status(self) -> CapabilityStatus {
+        match self.tools() {
+            CapabilityTools::Native(_) | CapabilityTools::Registered(_) => CapabilityStatus::Available,
+            CapabilityTools::None => CapabilityStatus::ComingSoon,
+        }
+    }
+
+    pub(crate) fn tools(self) -> CapabilityTools {
         match self {
-            Self::CurrentTime => vec![Arc::new(GetCurrentTime)],
+            Self::CurrentTime => CapabilityTools::Native(vec![Arc::new(GetCurrentTime)]),
+            Self::WebFetch => CapabilityTools::Registered(Operation::WEB_FETCH.name),
+            Self::Research | Self::Sandbox | Self::FileSystem => CapabilityTools::None,
         }
     }
 }
@@ -53,6 +97,28 @@ mod tests {
         assert_eq!(beside, ["echo", "get_current_time", "output_read"]);
         let all = names(RegistryBuilder::default_tools).expect("builds");
         assert_eq!(names(|builder| builder.capability(time).default_tools()).expect("builds"), all);
+    }
+
+    #[test]
+    fn a_capability_without_its_tool_builds_no_registry() {
+        for capability in Capability::ALL {
+            let available = capability.status() == CapabilityStatus::Available;
+            assert_eq!(
+                available,
+                matches!(capability, Capability::CurrentTime | Capability::WebFetch),
+                "{capability}"
+            );
+            if capability == Capability::CurrentTime {
+                continue;
+            }
+            // This builder has neither guests nor an HTTP client.
+            let error = names(|builder| builder.capability(capability)).expect_err("no stub takes its place");
+            let BootstrapError::Registry(RegistryError::CapabilityMissing { capability: named, .. }) = &error
+            else {
+                panic!("{error:?}");
+            };
+            assert_eq!(*named, capability);
+        }
     }
 
     #[test]

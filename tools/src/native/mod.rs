@@ -13,7 +13,8 @@ mod output_read;
 mod time;
 
 pub use arithmetic::Arithmetic;
-pub use capability::Capability;
+pub(crate) use capability::CapabilityTools;
+pub use capability::{Capability, CapabilityStatus};
 pub use defaults::{default_tools, tools_for_models};
 pub use echo::EchoTool;
 pub use failing::FailingTool;
