@@ -134,7 +134,8 @@ impl SessionJudge {
         self.0
             .iter()
             .try_for_each(judge)
-            .map_err(|denial| Refusal { code: denial.code.as_str(), reason: denial.message() })
+            // With the hint: the program's own output shows it, and the model reads that.
+            .map_err(|denial| Refusal { code: denial.code.as_str(), reason: denial.to_string() })
     }
 }
 

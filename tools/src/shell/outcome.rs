@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use portcullis_policy::MemoryBytes;
+use portcullis_policy::{DenialCode, MemoryBytes, TunnelRule};
 use portcullis_types::{ToolError, ToolOutput};
 use serde_json::{Map, Value, json};
 
@@ -181,7 +181,23 @@ fn refused_connections(exited: &Exited) -> Option<String> {
     let more = shown.len().saturating_sub(MAX_SHOWN_CONNECTIONS);
     shown.truncate(MAX_SHOWN_CONNECTIONS);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    (!shown.is_empty()).then(|| format!("no connection to {}{more}", shown.join(", ")))
+    let remedy = line_that_grants(exited).unwrap_or_default();
+    (!shown.is_empty()).then(|| format!("no connection to {}{more}{remedy}", shown.join(", ")))
+}
+
+/// The line of a policy that would grant the hosts for which there is no rule. A text that is no rule is left out: the
+/// program has chosen it.
+fn line_that_grants(exited: &Exited) -> Option<String> {
+    let refused = exited.connections.iter().filter(|it| it.end == DenialCode::HostNotGranted.as_str());
+    let rules: Vec<String> = refused
+        .filter(|it| !it.host.contains('*'))
+        .filter_map(|it| format!("https://{}:{}", it.host, it.port).parse::<TunnelRule>().ok())
+        .map(|rule| format!("\"{rule}\""))
+        .take(MAX_SHOWN_CONNECTIONS)
+        .collect();
+    (!rules.is_empty()).then(|| {
+        format!("; an operator allows it with `hosts = [{}]` under `[shell]` in the policy", rules.join(", "))
+    })
 }
 
 /// The ends of connections that were made.

@@ -47,13 +47,24 @@ async fn a_refusal_stands_in_the_result_and_the_row() {
     let server = Server::start();
     let shell = shell(&server).await;
     let text = shell.text(&ask("evil.test:443")).await;
-    assert!(text.ends_with("[no connection to evil.test:443 (host_not_granted)]"), "{text}");
+    let line = "`hosts = [\"https://evil.test\"]` under `[shell]` in the policy";
+    let note =
+        format!("[no connection to evil.test:443 (host_not_granted); an operator allows it with {line}]");
+    assert!(text.ends_with(&note), "{text}");
     let refused = connections(&shell, "host_not_granted");
     assert_eq!((refused[0].host.as_deref(), refused[0].port), (Some("evil.test"), Some(443)));
     assert_eq!((refused[0].address.as_deref(), refused[0].sent, refused[0].received), (None, 0, 0));
     // Each connection stands in one row.
     shell.text("true").await;
     assert!(shell.last_row().connections.is_empty());
+    // The program has the line too, as the body of the answer to its request.
+    let body = shell.text(&ask("evil.test:443").replace("exec 3>&-", "cat <&3; exec 3>&-")).await;
+    assert!(
+        body.contains("host_not_granted") && body.contains(&format!("an operator allows it with {line})")),
+        "{body}"
+    );
+    let wild = shell.text(&ask("*:443")).await;
+    assert!(!wild.contains("https://*"), "a program proposes no wildcard: {wild}");
 }
 
 #[tokio::test]
