@@ -7,7 +7,7 @@ use super::{
     text::push_string,
 };
 
-/// The most bytes of all connections of a row.
+/// The most bytes of all connections and requests of a row together.
 pub(super) const MAX_CONNECTIONS_BYTES: usize = 8 * 1024;
 
 /// Connections of a command that are alike in host, port, address and end.

@@ -24,6 +24,7 @@ mod lock;
 mod log;
 mod read;
 mod recovery;
+mod request;
 mod row;
 mod sync;
 mod tail;
@@ -38,6 +39,7 @@ pub use files::{LOG_NAME, log_path};
 pub use log::{AuditLog, RowRef};
 pub use read::{Row, rows};
 pub use recovery::{Recovery, TornTail};
+pub use request::RecordedRequest;
 pub use row::{
     CallEnding, CallRecord, Confinement, Event, Outcome, Phase, Record, RecordedMount, Subject, SubjectKind,
     Text, Verdict,

@@ -12,6 +12,7 @@ use super::{
     error::AuditError,
     lines::{LineEnd, LogLines},
     lock,
+    request::RecordedRequest,
     row::{CallRecord, Confinement, Event, Outcome, RecordedMount, Subject, Text, Verdict},
 };
 
@@ -84,6 +85,9 @@ pub struct Row {
     /// As [`super::CallEnding::connections`]; empty in a row of a version without them.
     #[serde(default)]
     pub connections: Vec<RecordedConnection>,
+    /// As [`CallRecord::requests`]; empty in a row of a version without them.
+    #[serde(default)]
+    pub requests: Vec<RecordedRequest>,
     /// As [`CallRecord::posture`].
     pub posture: Option<Text>,
     /// The process that made the call, as `pid-start-count`.
@@ -120,6 +124,7 @@ impl Row {
             labels: self.labels,
             flow_rule: self.flow_rule,
             secrets: self.secrets,
+            requests: self.requests,
             posture: self.posture,
         }
     }

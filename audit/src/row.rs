@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::{
     chain::{self, Hash, MAX_ROW_BYTES},
     connection::{MAX_CONNECTIONS_BYTES, RecordedConnection, push_connection},
+    request::{RecordedRequest, push_request},
     text::{push_number, push_string},
 };
 
@@ -81,6 +82,9 @@ pub struct CallRecord {
     /// The names of the secrets that the host attached to the call's requests, never a value. In a `begin`, those of
     /// the addresses in its arguments.
     pub secrets: Vec<Text>,
+    /// The requests that the host's HTTP client has made for the call, the last one first: it has the final address,
+    /// which stands in the row even where earlier ones do not fit.
+    pub requests: Vec<RecordedRequest>,
     /// The confinement layers of the call, named as in `doctor`.
     pub posture: Option<Text>,
 }
@@ -375,9 +379,13 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
     omitted += field_list(out, "mounts_used", used, MAX_NAME_LIST_BYTES, |out, name| {
         push_string(out, name, MAX_NAME_BYTES);
     });
+    let before = out.len();
     let connections = ending.map_or(&[][..], |ending| ending.connections.as_slice());
     omitted += field_list(out, "connections", connections, MAX_CONNECTIONS_BYTES, push_connection);
     omitted += ending.map_or(0, |ending| ending.connections_omitted);
+    // A command has connections and a request has requests: the two lists share one bound.
+    let left = MAX_CONNECTIONS_BYTES.saturating_sub(out.len() - before);
+    omitted += field_list(out, "requests", &call.requests, left, push_request);
     field_text(out, "posture", call.posture.as_deref());
     field_text(out, "process", Some(head.process));
     field_number(out, "omitted", Some(omitted));

@@ -155,6 +155,7 @@ impl Client {
             return Ok(None);
         };
         route::judge_kept(self, target, judge, connection.address)?;
+        judge.dialled(connection.address);
         Ok(Some(connection))
     }
 
@@ -165,7 +166,12 @@ impl Client {
         limits: &RequestLimits,
     ) -> Result<Connection, FetchError> {
         let route = Route::of(self, target, judge, limits).await?;
-        let connected = route.connect(target, limits).await?;
+        let connected = route.connect(target, limits).await;
+        match &connected {
+            Ok((address, _)) | Err(FetchError::ConnectFailed { address, .. }) => judge.dialled(*address),
+            Err(_) => {}
+        }
+        let connected = connected?;
         Connection::open(connected, target, &self.tls, limits).await
     }
 }

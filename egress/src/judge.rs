@@ -2,7 +2,11 @@
 //!
 //! The judge's implementation decides. This file says when it is asked.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use http::Method;
 use url::Url;
@@ -33,6 +37,10 @@ pub trait Judge: Send + Sync {
     /// # Errors
     /// The refusal.
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal>;
+
+    /// Called with the address of the connection that a request is about to use, or of the attempt that failed last;
+    /// behind a proxy, with the proxy's. For rows. Default: nothing.
+    fn dialled(&self, _address: SocketAddr) {}
 
     /// Whether a redirect may be followed. Called before [`Self::request`] is asked about its target.
     ///

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Confinement, MAX_ROW_BYTES, RecordedConnection, RecordedMount, Subject, SubjectKind, Text, Verdict,
+    Confinement, MAX_ROW_BYTES, RecordedConnection, RecordedMount, RecordedRequest, Subject, SubjectKind,
+    Text, Verdict,
 };
 
 fn full(text: &str) -> (Arc<CallRecord>, CallEnding) {
@@ -36,6 +37,7 @@ fn full(text: &str) -> (Arc<CallRecord>, CallEnding) {
         labels: vec![Arc::clone(&text); 200],
         flow_rule: some(),
         secrets: vec![Arc::clone(&text); 200],
+        requests: vec![RecordedRequest { url: Arc::clone(&text), address: some() }; 200],
         posture: some(),
     };
     let connection = RecordedConnection {
@@ -83,6 +85,10 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         decision: Some(Verdict::Allow),
         approval: Some("not_required".into()),
         labels: vec!["vault".into()],
+        requests: vec![
+            RecordedRequest { url: "https://b.test/".into(), address: Some("192.0.2.1:443".into()) },
+            RecordedRequest { url: "https://a.test/?q".into(), address: None },
+        ],
         posture: Some("full".into()),
         ..CallRecord::default()
     });
@@ -136,7 +142,8 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
     for (row, (event, rest)) in written.iter().zip(parts) {
         let Row { seq, time, process, prev, hash, .. } = row;
         expected += &format!(
-            "{{\"seq\":{seq},\"time\":\"{time:.6}\",\"event\":\"{event}\",{same}{rest}\"posture\":\"full\",\
+            "{{\"seq\":{seq},\"time\":\"{time:.6}\",\"event\":\"{event}\",{same}{rest}\"requests\":[{{\"url\":\"https://b.test/\",\"address\":\"192.0.2.1:443\"}},\
+             {{\"url\":\"https://a.test/?q\",\"address\":null}}],\"posture\":\"full\",\
              \"process\":\"{process}\",\"omitted\":0,\"prev\":\"{prev}\",\"hash\":\"{hash}\"}}\n",
         );
     }
@@ -145,6 +152,27 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
     let again: String =
         written.iter().map(|row| serde_json::to_string(row).expect("encodes") + "\n").collect();
     assert_eq!(again, text, "the reader's row has the writer's fields and order");
+}
+
+/// The last request stands first, so that the final address is there however many came before.
+#[test]
+fn requests_share_the_bound_of_connections_and_keep_the_last() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let log = open(dir.path());
+    let request = |index: usize| RecordedRequest {
+        url: format!("https://a.test/{index}/{}", "x".repeat(3_900)).into(),
+        address: Some("192.0.2.1:443".into()),
+    };
+    let call = Arc::new(CallRecord { requests: (0..5).map(request).collect(), ..CallRecord::default() });
+    log.append(&Record::end(&call, CallEnding::new(Outcome::Ok))).expect("appends");
+    let row = &read(dir.path())[0];
+    assert_eq!((row.requests.as_slice(), row.omitted), (&[request(0), request(1)][..], 3));
+    // A row of a version without the field.
+    let line = fs::read_to_string(log_path(dir.path())).expect("reads");
+    let (before, rest) = line.split_once(",\"requests\":").expect("the field");
+    let (_, after) = rest.split_once(",\"posture\"").expect("the next field");
+    let old: Row = serde_json::from_str(&format!("{before},\"posture\"{after}")).expect("is read");
+    assert!(old.requests.is_empty());
 }
 
 #[test]
