@@ -18,6 +18,7 @@ mod vault_copyto;
 mod web_fetch;
 mod web_fetch_pdf;
 mod web_page;
+mod web_robots;
 mod web_search;
 
 pub use file_delete::{FileDelete, file_delete, file_delete_tool};
@@ -34,6 +35,7 @@ pub use vault_copyto::{
 pub use web_fetch::{WebFetchRead, web_fetch_read, web_fetch_read_tool};
 pub use web_fetch_pdf::{WebFetchReadPdf, web_fetch_read_pdf, web_fetch_read_pdf_tool};
 pub use web_page::{PageContent, PageEffort, PageFormat, PagePart, PageSource, WebPage, read_page};
+pub use web_robots::{WebFetchRobots, web_fetch_robots, web_fetch_robots_tool};
 pub use web_search::{WebSearchRead, web_search_read, web_search_read_tool};
 
 #[doc(hidden)]
@@ -50,5 +52,6 @@ pub use self::{
     },
     web_fetch::{__tool_declaration_web_fetch_read, __tool_function_decl_web_fetch_read},
     web_fetch_pdf::{__tool_declaration_web_fetch_read_pdf, __tool_function_decl_web_fetch_read_pdf},
+    web_robots::{__tool_declaration_web_fetch_robots, __tool_function_decl_web_fetch_robots},
     web_search::{__tool_declaration_web_search_read, __tool_function_decl_web_search_read},
 };

@@ -75,6 +75,10 @@ portcullis_types::words! {
         AddressNotPublic = "address_not_public",
         /// A redirect leads from `https` to `http`, or is one too many.
         RedirectRefused = "redirect_refused",
+        /// The host's `robots.txt` disallows the page. Raised where pages are requested.
+        RobotsDisallowed = "robots_disallowed",
+        /// The host's `robots.txt` cannot be read, which disallows every page. Raised where pages are requested.
+        RobotsUnreadable = "robots_unreadable",
         /// The policy grants no shell, or none to this tool.
         CommandsNotGranted = "commands_not_granted",
         /// The policy's shell has `enabled = false`.
@@ -83,6 +87,9 @@ portcullis_types::words! {
         CommandDenied = "command_denied",
         /// A flow rule denies the call after what its run has read.
         FlowDenied = "flow_denied",
+        /// A file of a protected kind that the call's arguments do not name, in a run where a flow rule decides about
+        /// such files. Raised where files are opened.
+        KindWithheld = "kind_withheld",
     }
 }
 
@@ -132,11 +139,20 @@ impl Denial {
             DenialCode::MethodNotGranted => format!("the method of `{subject}` is not granted"),
             DenialCode::AddressNotPublic => format!("`{subject}` does not lead to a public address"),
             DenialCode::RedirectRefused => format!("the redirect at `{subject}` is not followed"),
+            DenialCode::RobotsDisallowed => format!("`{subject}` is not requested: robots.txt disallows it"),
+            DenialCode::RobotsUnreadable => {
+                format!("`{subject}` is not requested: robots.txt of its host cannot be read")
+            }
             DenialCode::CommandsNotGranted => format!("running `{subject}` is not granted"),
             DenialCode::ShellDisabled => {
                 format!("running `{subject}` is not possible: the shell is disabled by policy")
             }
             DenialCode::CommandDenied => format!("running `{subject}` is denied by policy"),
+            DenialCode::KindWithheld => {
+                format!(
+                    "`{subject}` is not written by a call that does not name it, after what this run has read"
+                )
+            }
             DenialCode::FlowDenied => format!("calling `{subject}` is denied after what this run has read"),
         }
     }

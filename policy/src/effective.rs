@@ -12,11 +12,12 @@ use serde::Serialize;
 
 use crate::{
     Approval, AuditSync, Limits, MemoryBytes, MountName, OutputBytes, PolicySource, ProfileName,
-    ProtectedPaths, RequiredLayer, SecretName, SecretRule,
+    ProtectedKinds, ProtectedPaths, RequiredLayer, SecretName, SecretRule,
     file::{
         Faults, LimitEntries, PlacedValue, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy,
     },
     flow::{FlowRule, resolve_flow},
+    kinds::KindPattern,
     limits::{as_millis, as_optional_millis},
     network::{EgressSettings, ProfileNetwork, resolve_egress, resolve_networks},
     search::SearchSettings,
@@ -40,6 +41,7 @@ pub(crate) struct EffectivePolicy {
     pub(crate) tiers: Tiers,
     pub(crate) tools: BTreeMap<ToolName, ToolRule>,
     pub(crate) protect: ProtectedPaths,
+    pub(crate) kinds: ProtectedKinds,
     pub(crate) audit_sync: AuditSync,
     #[serde(serialize_with = "serialize_shell")]
     pub(crate) shell: ShellOrAbsence,
@@ -176,6 +178,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
     }
 
     let shell = resolve_shell(file.shell.as_ref(), &mounts, &limits, faults);
+    let (protect, kinds) = resolve_protection(&file.protect, faults);
     let networks = resolve_networks(file);
     let secrets = resolve_secrets(file, &networks, faults);
     let flow =
@@ -192,7 +195,8 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         networks,
         tiers,
         tools,
-        protect: resolve_protection(&file.protect, faults),
+        protect,
+        kinds,
         audit_sync: file.audit_sync.unwrap_or_default(),
         shell,
         egress: resolve_egress(&file.egress),
@@ -284,29 +288,53 @@ fn resolve_limits(entries: &LimitEntries) -> Limits {
     }
 }
 
-/// The shipped names without those that the operator excepts by name, and the operator's own. `paths` adds to
-/// the shipped names and does not replace them: an author who adds a name would not see that the others are
-/// gone.
-fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> ProtectedPaths {
-    let mut protected = SHIPPED_PROTECTION.clone();
-    for except in &entries.except {
-        if entries.paths.iter().any(|path| path.value == except.value) {
-            faults.add_at(except, "this name is in `paths` as well; write it in one of the two");
-        } else if !protected.remove(&except.value) {
-            let right = did_you_mean(except.value.as_str(), SHIPPED_PROTECTION.patterns());
-            faults.add_at(except, format!("this is none of the shipped names; {right}"));
-        } else {
+/// The shipped names and kinds without those that the operator excepts by name, and the operator's own. `paths` and
+/// `kinds` add to the shipped ones and do not replace them: an author who adds a name would not see that the others
+/// are gone. A name that is excepted from `paths` becomes a kind, and a kind that is excepted is none.
+fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> (ProtectedPaths, ProtectedKinds) {
+    let (shipped, shipped_kinds) = &*SHIPPED_PROTECTION;
+    let (mut protected, mut kinds) = (shipped.clone(), shipped_kinds.clone());
+    for (index, except) in entries.except.iter().enumerate() {
+        let name = match &except.value {
+            KindPattern::Name(name) => Some(name),
+            KindPattern::Ending(_) => None,
+        };
+        let is_protected = name.is_some_and(|name| shipped.has(name));
+        let is_repeated = match is_protected {
+            true => entries.paths.iter().any(|path| Some(&path.value) == name),
+            false => entries.kinds.iter().any(|kind| kind.value == except.value),
+        };
+        if entries.except[..index].iter().any(|other| other.value == except.value) {
+            faults.add_at(except, "this name stands twice: it is taken down by one step only");
+        } else if is_repeated {
+            let key = if is_protected { "paths" } else { "kinds" };
+            faults.add_at(except, format!("this name is in `{key}` as well; write it in one of the two"));
+        } else if let Some(name) = name.filter(|_| is_protected) {
+            protected.remove(name);
+            kinds.insert(except.value.clone());
             faults
                 .warn_at(except, "a shipped name is not protected: tools may write what other programs run");
+        } else if kinds.remove(&except.value) {
+            faults.warn_at(
+                except,
+                "a shipped kind is none: tools write it unasked, whatever their run has read",
+            );
+        } else {
+            let names = shipped.patterns().map(str::to_owned).chain(shipped_kinds.patterns());
+            let names: Vec<String> = names.collect();
+            let right = did_you_mean(&except.value.to_string(), names.iter().map(String::as_str));
+            faults.add_at(except, format!("this is none of the shipped names; {right}"));
         }
     }
     protected.extend(entries.paths.iter().map(|path| path.value.clone()));
-    protected
+    entries.kinds.iter().for_each(|kind| kinds.insert(kind.value.clone()));
+    (protected, kinds)
 }
 
-/// The protected names of the shipped policy.
-pub(crate) static SHIPPED_PROTECTION: LazyLock<ProtectedPaths> = LazyLock::new(|| {
+/// The protected names and kinds of the shipped policy.
+pub(crate) static SHIPPED_PROTECTION: LazyLock<(ProtectedPaths, ProtectedKinds)> = LazyLock::new(|| {
     let mut faults = Faults::new(PolicySource { name: "default.toml", text: DEFAULT_POLICY });
-    let shipped = read_policy(&mut faults);
-    ProtectedPaths::new(shipped.protect.paths.into_iter().map(|path| path.value).collect())
+    let ProtectEntries { paths, kinds, .. } = read_policy(&mut faults).protect;
+    let paths = ProtectedPaths::new(paths.into_iter().map(|path| path.value).collect());
+    (paths, ProtectedKinds::new(kinds.into_iter().map(|kind| kind.value)))
 });

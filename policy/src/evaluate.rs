@@ -6,8 +6,9 @@ use portcullis_types::{Access, GuestPath, RoleKind};
 use serde::Serialize;
 
 use crate::{
-    Approval, Denial, DenialCode, FlowLabel, Grant, GrantLimits, GrantedMount, MatchedFlowRule, RunFacts,
-    ShellGrant, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, flow, network::check_url,
+    Approval, Denial, DenialCode, FlowLabel, Grant, GrantLimits, GrantedMount, MatchedFlowRule,
+    ProtectedKinds, RunFacts, ShellGrant, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, flow,
+    network::check_url,
 };
 
 /// One call, as the policy sees it.
@@ -72,7 +73,8 @@ impl WorkspaceSecurityPolicy {
                     self.check_path(path, access, &assignment, mounts)?;
                 }
                 RequestedSubject::Url { url, .. } => {
-                    check_url(self.network_of(&assignment.profile), &assignment.profile, url)?;
+                    let ToolAssignment { profile, .. } = &assignment;
+                    check_url(self.network_of(profile), profile, mounts, &request.tool.name, url)?;
                 }
                 RequestedSubject::Command { argument, command } => {
                     self.check_command(request.tool, argument, command, &assignment)?;
@@ -82,6 +84,7 @@ impl WorkspaceSecurityPolicy {
         let shell = self.shell().filter(|_| assignment.profile.is_shell());
         let network = self.shared_network_of(&assignment.profile);
         let mut grant = Grant {
+            tool: request.tool.name.clone(),
             mounts: self.shared_mounts_of(&assignment.profile),
             secrets: match &network {
                 Some(_) => self.secrets_of(request.tool.name.as_str()),
@@ -112,7 +115,8 @@ impl WorkspaceSecurityPolicy {
     /// none. [`Self::authorize`] applies it; a caller asks again where time has passed since.
     #[must_use]
     pub fn strictest_flow_match(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<MatchedFlowRule> {
-        flow::strictest_match(&self.effective().flow, grant, run)
+        let policy = self.effective();
+        flow::strictest_match(&policy.flow, &policy.kinds, grant, run)
     }
 
     /// The flow rule by which a run that has read this may not use the network, or not unasked; none if no rule says so.
@@ -120,6 +124,15 @@ impl WorkspaceSecurityPolicy {
     #[must_use]
     pub fn network_rule_after(&self, label: &FlowLabel) -> Option<String> {
         flow::network_rule(&self.effective().flow, label)
+    }
+
+    /// The protected kinds, if a call with this grant must not write any in a run that has read this: a flow rule asks
+    /// about them or denies them, and no argument of the call names one. The enforcing layer refuses them, since a
+    /// guest may write other files than its arguments name.
+    #[must_use]
+    pub fn withheld_kinds(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<Arc<ProtectedKinds>> {
+        let policy = self.effective();
+        flow::withholds_kinds(&policy.flow, &policy.kinds, grant, run).then(|| self.shared_kinds())
     }
 
     fn check_path(
@@ -179,8 +192,10 @@ fn flow_denied(request: &CallRequest<'_>, matched: &MatchedFlowRule) -> Denial {
         rule: matched.rule.clone(),
         subject: request.tool.name.to_string(),
         hint: format!(
-            "call `{}` of this run (`{run}` of `{agent}`) read `{}`; begin a new run for it",
-            matched.call_id, matched.label
+            "call `{}` of this run (`{run}` of `{agent}`) read `{}`; begin a new run for it. {}",
+            matched.call_id,
+            matched.label,
+            matched.place()
         ),
     }
 }

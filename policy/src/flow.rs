@@ -15,9 +15,10 @@ use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 use crate::{
-    Approval, Grant, MountName, SecretName, SecretRule,
+    Approval, Grant, MountName, ProtectedKinds, SecretName, SecretRule,
     effective::find_mount,
     file::{Faults, FlowEntry, LabelWord, PlacedValue, SinkWord, did_you_mean},
+    kinds,
     render::quoted_texts,
 };
 
@@ -89,12 +90,18 @@ pub(crate) enum FlowSink {
     Shell,
     /// A mount that the call may write, written `write:NAME`.
     Write(MountName),
+    /// A file of a protected kind, written [`KINDS_SINK`].
+    WriteKinds,
 }
+
+/// The sink of protected kinds. No mount may have its name where a rule names it.
+const KINDS_SINK: &str = "write:protected";
 
 impl FlowSink {
     /// Whether a call with this grant has the sink.
-    fn is_in(&self, grant: &Grant) -> bool {
+    fn is_in(&self, grant: &Grant, kinds: &ProtectedKinds) -> bool {
         match self {
+            Self::WriteKinds => kinds::may_write(grant, kinds),
             Self::Network => {
                 grant.network.is_some() || grant.shell.as_ref().is_some_and(|shell| shell.network.is_some())
             }
@@ -110,6 +117,7 @@ impl fmt::Display for FlowSink {
             Self::Network => f.write_str("network"),
             Self::Shell => f.write_str("shell"),
             Self::Write(name) => write!(f, "write:{name}"),
+            Self::WriteKinds => f.write_str(KINDS_SINK),
         }
     }
 }
@@ -148,24 +156,47 @@ pub struct MatchedFlowRule {
     pub rule: String,
     /// The label.
     pub label: FlowLabel,
+    /// The sink, as the policy writes it.
+    #[serde(skip)]
+    pub sink: String,
     /// The call that brought the label.
     pub call_id: String,
     /// `ask` or `deny`.
     pub approval: Approval,
 }
 
+impl FlowRule {
+    /// The label for which the rule holds in a run; none if it does not hold there.
+    fn label_in(&self, run: &RunFacts<'_>) -> Option<&FlowLabel> {
+        self.after.iter().find(|label| run.labels.contains_key(*label))
+    }
+}
+
+impl MatchedFlowRule {
+    /// The place of the rule in the policy, for hints.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let Self { label, sink, approval, .. } = self;
+        format!(
+            "The rule is the `[[flow]]` of the policy with `{label}` in `after`, `{sink}` in `then` and `approval = \"{approval}\"`"
+        )
+    }
+}
+
 /// The strictest of the rules that a call of this run meets with this grant.
 pub(crate) fn strictest_match(
     rules: &BTreeSet<FlowRule>,
+    kinds: &ProtectedKinds,
     grant: &Grant,
     run: &RunFacts<'_>,
 ) -> Option<MatchedFlowRule> {
     let matches = rules.iter().filter_map(|rule| {
-        let label = rule.after.iter().find(|label| run.labels.contains_key(*label))?;
-        let sink = rule.then.iter().find(|sink| sink.is_in(grant))?;
+        let label = rule.label_in(run)?;
+        let sink = rule.then.iter().find(|sink| sink.is_in(grant, kinds))?;
         Some(MatchedFlowRule {
             rule: rule_name(label, sink),
             label: label.clone(),
+            sink: sink.to_string(),
             call_id: run.labels.get(label)?.clone(),
             approval: rule.approval,
         })
@@ -181,6 +212,18 @@ pub(crate) fn network_rule(rules: &BTreeSet<FlowRule>, label: &FlowLabel) -> Opt
 
 fn rule_name(label: &FlowLabel, sink: &FlowSink) -> String {
     format!("flow[{label} -> {sink}]")
+}
+
+/// Whether a call of this run must not write a protected kind: a rule about them holds in the run, and the call does not
+/// have its sink, since its arguments name other files.
+pub(crate) fn withholds_kinds(
+    rules: &BTreeSet<FlowRule>,
+    kinds: &ProtectedKinds,
+    grant: &Grant,
+    run: &RunFacts<'_>,
+) -> bool {
+    let holds = |rule: &FlowRule| rule.then.contains(&FlowSink::WriteKinds) && rule.label_in(run).is_some();
+    rules.iter().any(holds) && !kinds::may_write(grant, kinds)
 }
 
 /// Resolves the mounts and secrets that rules name. An unknown one is a fault, since its rule would have no
@@ -206,6 +249,13 @@ pub(crate) fn resolve_flow(
             Some(match &sink.value {
                 SinkWord::Network => FlowSink::Network,
                 SinkWord::Shell => FlowSink::Shell,
+                SinkWord::WriteKinds => {
+                    if let Some(mount) = mounts.keys().find(|mount| KINDS_SINK.ends_with(&format!(":{mount}"))) {
+                        let message = format!("this names the protected kinds, not the mount `{mount}`; give the mount another name");
+                        faults.add_at(sink, message);
+                    }
+                    FlowSink::WriteKinds
+                }
                 SinkWord::Write(name) => {
                     FlowSink::Write(find_mount(mounts, &sink.with(name.clone()), faults)?)
                 }

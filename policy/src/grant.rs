@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use portcullis_types::Access;
+use portcullis_types::{Access, ToolName};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,6 +16,9 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Grant {
+    /// The tool, for hints that name it. An approval has the name beside the grant.
+    #[serde(skip)]
+    pub tool: ToolName,
     /// The profile whose mounts these are.
     pub profile: ProfileName,
     /// The granted mounts, sorted by name; the call sees no others.

@@ -24,6 +24,7 @@ mod source;
 mod approval;
 mod commands;
 mod flow;
+mod kinds;
 mod layer;
 mod limits;
 mod mount;
@@ -65,6 +66,7 @@ pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
 pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts};
 pub use grant::{Grant, GrantLimits, GrantedMount};
+pub use kinds::ProtectedKinds;
 pub use known::KnownTools;
 pub use layer::{AuditSync, RequiredLayer};
 pub use limits::{FileBytes, Limits, MemoryBytes, OutputBytes};
@@ -73,7 +75,7 @@ pub use name::{InvalidName, MountName, ProfileName, SecretName};
 pub use network::{
     Authority, EgressSettings, HostName, HostRule, HttpMethod, InvalidHost, InvalidHostRule,
     InvalidPrivateEndpoint, InvalidProxy, InvalidTunnelRule, InvalidUrl, JudgedAddress, JudgedRequest,
-    MAX_URL_BYTES, NetworkGrant, PrivateEndpoint, ProxyAddress, ResponseBytes, Scheme, ShellNetwork,
+    MAX_URL_BYTES, NetworkGrant, PrivateEndpoint, ProxyAddress, ResponseBytes, Robots, Scheme, ShellNetwork,
     TunnelRule, UrlHost,
 };
 pub use operation::Operation;

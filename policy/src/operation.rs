@@ -18,10 +18,12 @@ impl Operation {
     pub const VAULT_COPYTO: Self =
         Self { name: "vault_copyto", steps: &["vault_copyto_read", "vault_copyto_write"] };
 
-    /// Fetches from the web: one step makes the request, another reads the body without any access; PDF files have a
-    /// step of their own for that.
-    pub const WEB_FETCH: Self =
-        Self { name: "web_fetch", steps: &["web_fetch_request", "web_fetch_read", "web_fetch_read_pdf"] };
+    /// Fetches from the web: one step makes a request, the others read `robots.txt` and the body without any access; PDF
+    /// files have a step of their own for that.
+    pub const WEB_FETCH: Self = Self {
+        name: "web_fetch",
+        steps: &["web_fetch_request", "web_fetch_robots", "web_fetch_read", "web_fetch_read_pdf"],
+    };
 
     /// Searches the web: one step asks the provider, the other reads the answer without any access.
     pub const WEB_SEARCH: Self =

@@ -27,11 +27,17 @@ pub(crate) fn reduce(policy: &mut EffectivePolicy, reduction: &Reduction, faults
             takes_nothing(layer, faults);
         }
     }
-    for pattern in &reduction.protect {
+    for pattern in &reduction.protect.paths {
         if policy.protect.has(&pattern.value) {
             takes_nothing(pattern, faults);
         }
         policy.protect.extend([pattern.value.clone()]);
+    }
+    for pattern in &reduction.protect.kinds {
+        if policy.kinds.has(&pattern.value) {
+            takes_nothing(pattern, faults);
+        }
+        policy.kinds.insert(pattern.value.clone());
     }
     for profile in &reduction.profiles {
         reduce_profile(policy, profile, faults);

@@ -10,8 +10,8 @@ use portcullis_types::SandboxTier;
 
 use crate::{
     AuditSync, EgressSettings, GrantedMount, HostRule, Limits, LoadOptions, MountSpec, NetworkGrant,
-    PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedPaths, RequiredLayer, SearchSettings,
-    SecretName, SecretRule, ShellAbsence, ShellNetwork, ShellPolicy,
+    PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedKinds, ProtectedPaths, RequiredLayer,
+    SearchSettings, SecretName, SecretRule, ShellAbsence, ShellNetwork, ShellPolicy,
     effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
@@ -33,6 +33,7 @@ pub struct WorkspaceSecurityPolicy {
     shell_mounts: Option<Arc<[GrantedMount]>>,
     /// The network of the shell, likewise.
     shell_network: Option<Arc<ShellNetwork>>,
+    kinds: Arc<ProtectedKinds>,
     /// The networks of the profiles that have hosts, in the form of a grant.
     networks: BTreeMap<ProfileName, Arc<NetworkGrant>>,
     digest: PolicyDigest,
@@ -153,6 +154,12 @@ impl WorkspaceSecurityPolicy {
     #[must_use]
     pub fn protected(&self) -> &ProtectedPaths {
         &self.effective.protect
+    }
+
+    /// The protected kinds, which flow rules with the sink `write:protected` are about.
+    #[must_use]
+    pub fn protected_kinds(&self) -> &ProtectedKinds {
+        &self.kinds
     }
 
     /// When audit rows are synced to disk.
@@ -277,6 +284,10 @@ impl WorkspaceSecurityPolicy {
         self.networks.get(profile).cloned()
     }
 
+    pub(crate) fn shared_kinds(&self) -> Arc<ProtectedKinds> {
+        Arc::clone(&self.kinds)
+    }
+
     pub(crate) fn shared_shell_network(&self) -> Option<Arc<ShellNetwork>> {
         self.shell_network.clone()
     }
@@ -302,6 +313,7 @@ impl WorkspaceSecurityPolicy {
         let shell_network = effective.shell.as_ref().ok();
         let shell_network = shell_network.and_then(|shell| ShellNetwork::of(&shell.hosts, &effective.egress));
         let shell_network = shell_network.map(Arc::new);
+        let kinds = Arc::new(effective.kinds.clone());
         let networks = effective
             .networks
             .iter()
@@ -316,6 +328,7 @@ impl WorkspaceSecurityPolicy {
             profiles,
             shell_mounts,
             shell_network,
+            kinds,
             networks,
             digest,
             warnings,

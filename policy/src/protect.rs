@@ -119,10 +119,20 @@ impl ProtectedPaths {
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
     {
+        self.beginning_of_protected(components).is_some()
+    }
+
+    /// The pattern of which a path ends in a proper beginning.
+    pub(crate) fn beginning_of_protected<I>(&self, components: I) -> Option<&str>
+    where
+        I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
+    {
         let components = components.into_iter();
-        self.find(components.clone(), Pattern::has_proper_prefix).is_some()
-            || resolve_dots(components)
-                .is_some_and(|resolved| self.find(resolved.iter(), Pattern::has_proper_prefix).is_some())
+        if let Some(pattern) = self.find(components.clone(), Pattern::has_proper_prefix) {
+            return Some(pattern);
+        }
+        let resolved = resolve_dots(components)?;
+        self.find(resolved.iter(), Pattern::has_proper_prefix)
     }
 
     /// Tries every pattern at the first component of a path, as written and with `..` resolved lexically.
@@ -251,7 +261,7 @@ fn same_name(name: &str, folded: &str) -> bool {
 
 /// Folds a name's case and drops invisible characters. Upper case first, since some characters share the
 /// upper case but not the lower case (`ſ` and `s`, `ı` and `i`).
-fn fold(name: &str) -> impl Iterator<Item = char> {
+pub(crate) fn fold(name: &str) -> impl Iterator<Item = char> {
     name.chars()
         .filter(|character| !is_invisible(*character))
         .flat_map(char::to_uppercase)

@@ -69,10 +69,15 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
         write_tool(out, rule)?;
     }
     writeln!(out, "\n[protect]\npaths = [{}]", quoted(policy.protect.patterns()))?;
+    let kinds: Vec<String> = policy.kinds.patterns().collect();
+    writeln!(out, "kinds = [{}]", quoted_texts(&kinds))?;
+    let (shipped, shipped_kinds) = &*SHIPPED_PROTECTION;
     let left: Vec<&str> = policy.protect.patterns().collect();
-    let gone: Vec<&str> = SHIPPED_PROTECTION.patterns().filter(|name| !left.contains(name)).collect();
+    let gone = shipped.patterns().filter(|name| !left.contains(name)).map(str::to_owned);
+    let gone: Vec<String> =
+        gone.chain(shipped_kinds.patterns().filter(|kind| !kinds.contains(kind))).collect();
     if !gone.is_empty() {
-        writeln!(out, "except = [{}]", quoted(gone.into_iter()))?;
+        writeln!(out, "except = [{}]", quoted_texts(&gone))?;
     }
     writeln!(out, "\n[audit]\nsync = \"{}\"", policy.audit_sync)?;
     if let Some(dir) = &policy.modules_dir {
@@ -354,7 +359,8 @@ mod tests {
             section: "protect",
             keys: keys::PROTECT,
             values: &[
-                ("paths", "[\"Makefile\"]", "\"makefile\""),
+                ("paths", "[\"Notes\"]", "\"notes\""),
+                ("kinds", "[\"*.Tex\"]", "\"*.tex\""),
                 ("except", "[\".envrc\"]", "except = [\".envrc\"]"),
             ],
         },
@@ -392,6 +398,7 @@ mod tests {
                 ("proxy", "\"http://p.example:3128\"", "proxy = \"http://p.example:3128\""),
                 ("max_response", "\"7MiB\"", "max_response = \"7MiB\""),
                 ("max_redirects", "7", "max_redirects = 7"),
+                ("robots", "\"ignore\"", "robots = \"ignore\""),
             ],
         },
         Sample {
@@ -470,7 +477,7 @@ mod tests {
                     "{ file_read = { enabled = false } }",
                     "[sandbox.container.tools.file_read]\nmax_output_bytes = \"16KiB\"\nenabled = false",
                 ),
-                ("protect", "{ paths = [\"Makefile\"] }", "\"makefile\""),
+                ("protect", "{ paths = [\"Notes\"] }", "\"notes\""),
                 ("shell", "{ posture = \"strong\" }\n[shell]\nenabled = true", "posture = \"strong\""),
                 ("egress", "{ max_redirects = 3 }", "max_redirects = 3"),
                 ("secrets", REDUCED_SECRET, "tools = [\"file_read\"]\nenabled = false"),

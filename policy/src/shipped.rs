@@ -33,6 +33,7 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("web_fetch_read", ShippedOperation, ReadOnly),
     ("web_fetch_read_pdf", ShippedOperation, ReadOnly),
     ("web_fetch_request", ShippedOperation, SideEffecting),
+    ("web_fetch_robots", ShippedOperation, ReadOnly),
     ("web_search", ShippedOperation, SideEffecting),
     ("web_search_read", ShippedOperation, ReadOnly),
     ("web_search_request", ShippedOperation, SideEffecting),

@@ -16,7 +16,6 @@ use std::{
     sync::Arc,
 };
 
-use portcullis_policy::ProtectedPaths;
 use portcullis_types::Access;
 use rustix::{
     fs::{FileType, OFlags, Stat},
@@ -32,7 +31,7 @@ use crate::{
     links::ExposedFiles,
     mount_use::MountUse,
     mounts::{MountHandle, real_path, resolve_beneath as resolve},
-    repository,
+    protection::Protection,
 };
 
 /// The first descriptor of a preopen; 0 to 2 are the standard streams.
@@ -55,7 +54,7 @@ pub(super) struct GuestFs {
     /// All open descriptors.
     slots: BTreeMap<u32, Slot>,
     preopens: Arc<[Preopen]>,
-    protected: Arc<ProtectedPaths>,
+    protection: Protection,
     exposed: Arc<ExposedFiles>,
     used: MountUse,
     violation: Option<Violation>,
@@ -112,7 +111,7 @@ pub(super) enum NameChange {
 impl GuestFs {
     pub(super) fn new(
         preopens: Arc<[Preopen]>,
-        protected: Arc<ProtectedPaths>,
+        protection: Protection,
         exposed: Arc<ExposedFiles>,
         used: MountUse,
     ) -> Self {
@@ -121,7 +120,7 @@ impl GuestFs {
             let handle = Arc::clone(preopen.handle.directory());
             slots.insert(number, Slot::Directory(Directory { preopen: index, handle, cursor: None }));
         }
-        Self { slots, preopens, protected, exposed, used, violation: None }
+        Self { slots, preopens, protection, exposed, used, violation: None }
     }
 
     /// The first violation of the call.
@@ -428,11 +427,8 @@ impl GuestFs {
 
     fn refuse_protected(&mut self, preopen: usize, below: &[String]) -> PathVerdict {
         let mount = self.preopens[preopen].handle.directory().as_fd();
-        let found = self.protected.covers(below).map(str::to_owned);
-        let Some(pattern) = found.or_else(|| repository::protects(&self.protected, mount, below)) else {
-            return Ok(());
-        };
-        let violation = Violation::Protected { path: self.guest_path(preopen, below), pattern };
+        let path = || self.guest_path(preopen, below);
+        let Some(violation) = self.protection.violation(mount, below, path) else { return Ok(()) };
         self.violation.get_or_insert(violation);
         Err(Errno::PERM)
     }
@@ -441,7 +437,7 @@ impl GuestFs {
     /// as a prepared folder renamed to `.git`. A file there is refused too: Git reads a file `.git` as the
     /// repository's location.
     fn refuse_stand_in(&mut self, preopen: usize, below: &[String]) -> PathVerdict {
-        if !self.protected.is_prefix_of_protected(below) {
+        if !self.protection.paths.is_prefix_of_protected(below) {
             return Ok(());
         }
         let pattern = below.last().cloned().unwrap_or_default();

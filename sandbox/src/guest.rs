@@ -148,7 +148,7 @@ fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
         wasi,
         fs: GuestFs::new(
             Arc::clone(&setup.preopens),
-            Arc::clone(&job.protected),
+            job.protection.clone(),
             Arc::clone(&job.exposed),
             job.used.clone(),
         ),

@@ -6,8 +6,8 @@
 //! `transfer_reader` pass bytes from one guest to another. `http` passes requests of guests on. `mount_use` tells
 //! a caller what its guest has touched. `fault` defines the errors. `compiler` and
 //! `compiler_child` are the two sides of compiling foreign modules. `mounts` opens the folders that calls may
-//! be granted, `links` finds files that have names elsewhere, and `repository` tells which files belong to a
-//! Git repository.
+//! be granted, `links` finds files that have names elsewhere, `repository` tells which files belong to a Git
+//! repository, and `protection` has the names that a call's guest must not write.
 #![deny(unsafe_code)]
 
 mod cache;
@@ -32,6 +32,7 @@ mod path_verdict;
 mod poll;
 mod pool;
 mod preview1;
+mod protection;
 mod readdir;
 pub mod repository;
 mod runner;

@@ -38,6 +38,13 @@ pub enum Violation {
         /// The pattern that protects it.
         pattern: String,
     },
+    /// A file of a protected kind was to be written, in a run where only a call whose arguments name it may.
+    WithheldKind {
+        /// The path as the guest would write it.
+        path: String,
+        /// The pattern of the kind.
+        pattern: String,
+    },
     /// A file with several names was to be changed in place.
     HardLink {
         /// The path as the guest would write it.

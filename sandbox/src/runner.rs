@@ -11,7 +11,7 @@ use std::{
 };
 
 use portcullis_confine::{Canary, Layer, Posture, Requirement, ThreadConfinement, interrupt};
-use portcullis_policy::{GrantedMount, ProtectedPaths};
+use portcullis_policy::{GrantedMount, ProtectedKinds, ProtectedPaths};
 use portcullis_types::{CancellationToken, Declarations, FinalFrame, HTTP_IMPORT};
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::{Engine, Linker, Module};
@@ -30,6 +30,7 @@ use super::{
     module::{self, LinkedModule},
     pool::{MAX_STUCK, Pool},
     preview1,
+    protection::Protection,
     ticker::Ticker,
     worker::{Verb, WorkerJob, WorkerSetup, mount_rule},
 };
@@ -106,6 +107,8 @@ pub struct GuestJob {
     pub mounts: Vec<GrantedMount>,
     /// A mark for each of them, set when the guest uses it.
     pub used: MountUse,
+    /// The protected kinds, if the guest must not write any.
+    pub withheld: Option<Arc<ProtectedKinds>>,
     /// Limit of all its memories together, in bytes.
     pub memory_bytes: usize,
     /// The time limit, for messages.
@@ -257,6 +260,7 @@ impl HostWasmToolRunner {
             stdin: Vec::new(),
             mounts: Vec::new(),
             used: MountUse::of(0),
+            withheld: None,
             memory_bytes: DESCRIBE_MEMORY_BYTES,
             time_limit: DESCRIBE_TIME,
             deadline: Instant::now() + DESCRIBE_TIME,
@@ -305,7 +309,7 @@ impl HostWasmToolRunner {
             stdin: job.stdin,
             memory_bytes: job.memory_bytes,
             time_limit: job.time_limit,
-            protected: Arc::clone(&self.config.protected),
+            protection: Protection { paths: Arc::clone(&self.config.protected), withheld: job.withheld },
             exposed,
             used: job.used,
             control: Arc::clone(&control),

@@ -12,7 +12,6 @@ use std::{
 use portcullis_confine::{
     MountAccess, MountRule, ProvenThread, ThreadConfinement, confine_current_thread, interrupt::ThreadTarget,
 };
-use portcullis_policy::ProtectedPaths;
 use portcullis_types::{Access, chain};
 use tokio::sync::oneshot;
 use wasmtime::Engine;
@@ -24,6 +23,7 @@ use super::{
     guest::{self, GuestPreopens},
     module::LinkedModule,
     pool::{Pool, WorkerLease},
+    protection::Protection,
     stdio::{FrameReader, Stdout},
     ticker::TickerGuard,
     transfer_reader::TransferReader,
@@ -47,7 +47,7 @@ pub(super) struct WorkerJob {
     pub(super) stdin: Vec<u8>,
     pub(super) memory_bytes: usize,
     pub(super) time_limit: Duration,
-    pub(super) protected: Arc<ProtectedPaths>,
+    pub(super) protection: Protection,
     /// The exposed private files as of the call's start: a confined worker cannot search for them.
     pub(super) exposed: Arc<ExposedFiles>,
     /// The marks of the pool's mounts.

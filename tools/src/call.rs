@@ -18,7 +18,7 @@ use crate::{
     audit::Text,
     sandbox::TransferEnd,
     slots::CallSlot,
-    web::FetchedResponse,
+    web::{FetchedHop, HopTerms},
 };
 
 /// A call under a fresh random id.
@@ -96,14 +96,20 @@ pub(crate) struct OperationStep {
     pub(crate) is_approved: bool,
     /// Which end of a transfer the step is, if it is one.
     pub(crate) transfer: Option<TransferEnd>,
-    /// Where the step leaves the response of its request, if it makes one.
-    pub(crate) response: Option<FetchedResponse>,
+    /// Where the step leaves what came of its request, if it makes one.
+    pub(crate) response: Option<FetchedHop>,
+    /// The terms of that request, if the operation follows its redirects itself.
+    pub(crate) hop: Option<HopTerms>,
+    /// The id of the operation's call, by which what the step reads is labelled.
+    pub(crate) reads_as: Option<String>,
 }
 
 /// The parts of an operation's call that its steps take over.
 pub(crate) struct OperationContext {
     /// The id that joins the rows of the call and its steps.
     pub(crate) operation_id: Option<Text>,
+    /// The id of the call itself: what its steps request, it has requested.
+    pub(crate) call_id: String,
     /// Whether an approver has approved of the call, its steps' grants in view.
     pub(crate) is_approved: bool,
     pub(crate) time_limit: Duration,

@@ -6,6 +6,7 @@ use portcullis_sdk::tool;
 /// Tries an operation of WASI as often as told and says, in order of appearance, which different things came
 /// of it: `ok …`, or `errno N`. What it reads that holds the bait goes into the file `loot` of the first
 /// preopened directory, so that the host finds it whatever becomes of the answer.
+#[expect(clippy::too_many_arguments, reason = "one for each thing that a test varies")]
 #[tool]
 async fn raw_path(
     #[arg(one_of(
@@ -41,7 +42,11 @@ async fn raw_path(
     /// What is worth stealing.
     #[arg(default = "OUTSIDE")]
     bait: &str,
+    /// The file that it says it writes.
+    #[arg(path = "write")]
+    named: Option<String>,
 ) -> String {
+    let _ = named;
     let mut seen: Vec<String> = Vec::new();
     for _ in 0..times {
         let outcome = match wasi::attempt(op, (fd, path), (to_fd, to)) {

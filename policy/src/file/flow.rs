@@ -73,8 +73,9 @@ fn sink(word: &str) -> Result<SinkWord, String> {
     match (word, word.split_once(':')) {
         ("network", _) => Ok(SinkWord::Network),
         ("shell", _) => Ok(SinkWord::Shell),
+        (_, Some(("write", "protected"))) => Ok(SinkWord::WriteKinds),
         (_, Some(("write", name))) => Ok(SinkWord::Write(name.to_owned())),
-        _ => Err("unknown sink; known are `network`, `shell` and `write:NAME`".to_owned()),
+        _ => Err("unknown sink; known are `network`, `shell`, `write:NAME` and `write:protected`".to_owned()),
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) const REDUCED_TOOL: &[&str] =
     &["approval", "timeout", "memory", "max_output_bytes", "enabled", "optional"];
 
 /// `[protect]`.
-pub(crate) const PROTECT: &[&str] = &["paths", "except"];
+pub(crate) const PROTECT: &[&str] = &["paths", "kinds", "except"];
 
 /// `[audit]`.
 pub(crate) const AUDIT: &[&str] = &["sync"];
@@ -66,7 +66,8 @@ pub(crate) const SHELL: &[&str] = &[
 ];
 
 /// `[egress]`.
-pub(crate) const EGRESS: &[&str] = &["allow_private", "ca", "proxy", "max_response", "max_redirects"];
+pub(crate) const EGRESS: &[&str] =
+    &["allow_private", "ca", "proxy", "max_response", "max_redirects", "robots"];
 
 /// The keys of `[egress]` that a reduction may not have: they add, or lead elsewhere.
 pub(crate) const EGRESS_OPERATORS_ALONE: &[&str] = &["allow_private", "ca", "proxy"];

@@ -6,8 +6,9 @@ use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
     Approval, AuditSync, FileBytes, HostRule, HttpMethod, MemoryBytes, MountName, Operator, OutputBytes,
-    PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer, ResponseBytes, SearchSettings, SecretHeader,
-    SecretName, SecretSource, TunnelRule, VariableName, commands::CommandPattern, protect::Pattern,
+    PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer, ResponseBytes, Robots, SearchSettings,
+    SecretHeader, SecretName, SecretSource, TunnelRule, VariableName, commands::CommandPattern,
+    kinds::KindPattern, protect::Pattern,
 };
 
 /// A value and its place in the text.
@@ -74,6 +75,7 @@ pub(crate) enum SinkWord {
     Network,
     Shell,
     Write(String),
+    WriteKinds,
 }
 
 /// One line of `[mounts]`.
@@ -110,8 +112,9 @@ pub(crate) struct TierEntry {
 #[derive(Debug, Default)]
 pub(crate) struct ProtectEntries {
     pub(crate) paths: Vec<PlacedValue<Pattern>>,
-    /// Shipped names that do not hold; only an operator's policy may list them.
-    pub(crate) except: Vec<PlacedValue<Pattern>>,
+    pub(crate) kinds: Vec<PlacedValue<KindPattern>>,
+    /// Shipped names and kinds that do not hold; only an operator's policy may list them.
+    pub(crate) except: Vec<PlacedValue<KindPattern>>,
 }
 
 /// `[tools.NAME]`.
@@ -165,6 +168,7 @@ pub(crate) struct EgressEntries {
     pub(crate) proxy: Option<PlacedValue<ProxyAddress>>,
     pub(crate) max_response: Option<PlacedValue<ResponseBytes>>,
     pub(crate) max_redirects: Option<PlacedValue<u32>>,
+    pub(crate) robots: Option<PlacedValue<Robots>>,
 }
 
 /// `[secrets.NAME]`. Every key but `enabled` must be there.
@@ -185,7 +189,8 @@ pub(crate) struct Reduction {
     pub(crate) profiles: Vec<ReducedProfile>,
     pub(crate) tiers: Vec<ReducedTier>,
     pub(crate) tools: Vec<ReducedTool>,
-    pub(crate) protect: Vec<PlacedValue<Pattern>>,
+    /// Without `except`.
+    pub(crate) protect: ProtectEntries,
     pub(crate) shell: Option<ShellEntries<ReducedAccess>>,
     pub(crate) egress: EgressEntries,
     pub(crate) secrets: Vec<ReducedSecret>,

@@ -1,14 +1,14 @@
 //! Reads `hosts` and `methods` of a profile, and `[egress]`, of an operator's policy and of a reduction.
 
 use crate::{
-    HostRule, HttpMethod, PrivateEndpoint, ProxyAddress, ResponseBytes,
+    HostRule, HttpMethod, PrivateEndpoint, ProxyAddress, ResponseBytes, Robots,
     network::{MAX_REDIRECTS, MAX_RESPONSE},
 };
 
 use super::{
     EgressEntries, Faults, NetworkEntries, PlacedValue, keys,
     section::{Section, SectionEntry},
-    value::{count, elements, size},
+    value::{count, elements, one_of, size},
 };
 
 /// Reads the keys of a profile.
@@ -51,11 +51,32 @@ pub(super) fn egress(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEn
             let parse = |text: &str| text.parse::<ProxyAddress>().map_err(|error| error.to_string());
             Some(entry.placed(entry.parsed(faults, parse)?))
         }),
+        robots: robots(section, Ok, faults),
         ..limits(section, faults)
     }
 }
 
-/// Reads `[egress]` of a reduction, which only lowers limits.
+fn robots(
+    section: &Section<'_>,
+    accept: fn(Robots) -> Result<Robots, String>,
+    faults: &mut Faults<'_>,
+) -> Option<PlacedValue<Robots>> {
+    let entry = section.entry("robots")?;
+    let read = one_of("word", Robots::ALL, Robots::as_str);
+    Some(entry.placed(entry.parsed(faults, |text| accept(read(text)?))?))
+}
+
+/// What a reduction may say.
+fn obeyed(robots: Robots) -> Result<Robots, String> {
+    match robots {
+        Robots::Obey => Ok(robots),
+        Robots::Ignore => {
+            Err("only the operator's policy may say `ignore`; this section only takes away".to_owned())
+        }
+    }
+}
+
+/// Reads `[egress]` of a reduction, which only lowers limits and has `robots.txt` obeyed.
 pub(super) fn reduced_egress(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
     section.refuse_unknown(keys::EGRESS, faults);
     for key in keys::EGRESS_OPERATORS_ALONE {
@@ -64,7 +85,7 @@ pub(super) fn reduced_egress(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             faults.add(entry.key_at, &entry.path, message);
         }
     }
-    limits(section, faults)
+    EgressEntries { robots: robots(section, obeyed, faults), ..limits(section, faults) }
 }
 
 fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {

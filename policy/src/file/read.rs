@@ -4,7 +4,8 @@ use portcullis_types::{Access, SandboxTier};
 use toml::de::DeTable;
 
 use crate::{
-    AuditSync, MountName, ProfileName, RequiredLayer,
+    AuditSync, InvalidPattern, MountName, ProfileName, RequiredLayer,
+    kinds::KindPattern,
     mount::{parse_folder, parse_host_folder},
     protect::Pattern,
     source::MAX_POLICY_BYTES,
@@ -123,41 +124,51 @@ pub(super) fn layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<P
 /// Reads an operator's `[protect]`.
 fn protect(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
     section.refuse_unknown(keys::PROTECT, faults);
-    let mut list = |name: &str| section.entry(name).map(|entry| patterns(&entry, faults));
-    let (paths, except) = (list("paths"), list("except"));
-    if paths.is_none() && except.is_none() {
-        faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
-    }
-    ProtectEntries { paths: paths.unwrap_or_default(), except: except.unwrap_or_default() }
+    let except = patterns(section, "except", KindPattern::parse, faults);
+    let added = added_names(section, except.is_some(), faults);
+    ProtectEntries { except: except.unwrap_or_default(), ..added }
 }
 
 /// Reads `[protect]` of a reduction, which only adds names.
-pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<Pattern>> {
-    for entry in section.entries().filter(|entry| entry.name != "paths") {
+pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
+    for entry in section.entries().filter(|entry| !ADDED_NAMES.contains(&entry.name)) {
         let message = if keys::PROTECT.contains(&entry.name) {
             "only the operator's policy may take a shipped name away; this section only adds".to_owned()
         } else {
-            format!("unknown key; {}", did_you_mean(entry.name, ["paths"].into_iter()))
+            format!("unknown key; {}", did_you_mean(entry.name, ADDED_NAMES.into_iter()))
         };
         faults.add(entry.key_at, &entry.path, message);
     }
-    match section.entry("paths") {
-        Some(entry) => patterns(&entry, faults),
-        None => {
-            faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
-            Vec::new()
-        }
-    }
+    added_names(section, false, faults)
 }
 
-fn patterns(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<Pattern>> {
+/// The keys of `[protect]` that add names.
+const ADDED_NAMES: [&str; 2] = ["paths", "kinds"];
+
+fn added_names(section: &Section<'_>, has_others: bool, faults: &mut Faults<'_>) -> ProtectEntries {
+    let paths = patterns(section, "paths", Pattern::parse, faults);
+    let kinds = patterns(section, "kinds", KindPattern::parse, faults);
+    if paths.is_none() && kinds.is_none() && !has_others {
+        faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
+    }
+    ProtectEntries { paths: paths.unwrap_or_default(), kinds: kinds.unwrap_or_default(), except: Vec::new() }
+}
+
+/// Reads a list of patterns; none if the key is not there.
+fn patterns<T>(
+    section: &Section<'_>,
+    key: &str,
+    parse: fn(&str) -> Result<T, InvalidPattern>,
+    faults: &mut Faults<'_>,
+) -> Option<Vec<PlacedValue<T>>> {
+    let entry = section.entry(key)?;
     let elements = entry.list(faults).unwrap_or_default();
     if elements.len() > MAX_PATTERNS {
         entry.refuse(faults, format!("{} paths; at most {MAX_PATTERNS} are allowed", elements.len()));
-        return Vec::new();
+        return Some(Vec::new());
     }
-    let parse = |text: &str| Pattern::parse(text).map_err(|error| error.to_string());
-    elements.iter().filter_map(|element| Some(element.placed(element.parsed(faults, parse)?))).collect()
+    let parse = |text: &str| parse(text).map_err(|error| error.to_string());
+    Some(elements.iter().filter_map(|element| Some(element.placed(element.parsed(faults, parse)?))).collect())
 }
 
 fn mount(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {

@@ -10,9 +10,10 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use portcullis_types::ToolName;
 use url::Url;
 
-use crate::{Denial, DenialCode, Grant, ProfileName, ShellNetwork};
+use crate::{Denial, DenialCode, Grant, GrantedMount, ProfileName, ShellNetwork};
 
 use super::{
     Authority, HostRule, HttpMethod, InvalidUrl, MAX_REDIRECTS, NetworkGrant, PrivateEndpoint, Scheme,
@@ -83,7 +84,7 @@ impl Grant {
     ///   (RFC 9110, section 9.1).
     /// - [`DenialCode::AddressNotPublic`]: the host is an address that is not public, or a metadata service.
     pub fn judge_request(&self, method: &str, url: &str) -> Result<JudgedRequest, Denial> {
-        let judge = RequestJudge::of(self.network.as_deref(), &self.profile, url)?;
+        let judge = RequestJudge::of_grant(self, url)?;
         let parsed = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
         judge.request(method, parsed, 0)
     }
@@ -104,7 +105,7 @@ impl Grant {
         location: &str,
     ) -> Result<JudgedRequest, Denial> {
         let origin = from.authority.to_string();
-        let judge = RequestJudge::of(self.network.as_deref(), &self.profile, &origin)?;
+        let judge = RequestJudge::of_grant(self, &origin)?;
         if from.redirects >= judge.network.max_redirects {
             return Err(judge.too_many_redirects(&origin));
         }
@@ -129,7 +130,7 @@ impl Grant {
     /// A [`Denial`] with [`DenialCode::EgressNotGranted`], or with [`DenialCode::AddressNotPublic`] where
     /// address and port do not stand in `allow_private`.
     pub fn judge_address(&self, host: &UrlHost, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
-        let judge = RequestJudge::of(self.network.as_deref(), &self.profile, &format!("{host}:{port}"))?;
+        let judge = RequestJudge::of_grant(self, &format!("{host}:{port}"))?;
         judge_address(&judge.network.allow_private, host, port, address)
     }
 }
@@ -169,9 +170,12 @@ impl ShellNetwork {
 pub(crate) fn check_url(
     network: Option<&NetworkGrant>,
     profile: &ProfileName,
+    mounts: &[GrantedMount],
+    tool: &ToolName,
     url: &str,
 ) -> Result<(), Denial> {
-    let judge = RequestJudge::of(network, profile, url)?;
+    let judge = RequestJudge::of(network, profile)
+        .ok_or_else(|| egress_not_granted(profile, mounts, tool, url))?;
     let (_, to) = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
     judge.authority(&to)
 }
@@ -184,24 +188,16 @@ struct RequestJudge<'a> {
 }
 
 impl<'a> RequestJudge<'a> {
+    fn of(network: Option<&'a NetworkGrant>, profile: &'a ProfileName) -> Option<Self> {
+        network.map(|network| Self { network, profile })
+    }
+
     /// # Errors
     /// A [`Denial`] for a grant without a network.
-    fn of(
-        network: Option<&'a NetworkGrant>,
-        profile: &'a ProfileName,
-        subject: &str,
-    ) -> Result<Self, Denial> {
-        network.map(|network| Self { network, profile }).ok_or_else(|| Denial {
-            code: DenialCode::EgressNotGranted,
-            rule: format!("profiles.{profile}"),
-            subject: subject.to_owned(),
-            hint: match parse_url(subject) {
-                Ok((_, to)) => {
-                    format!("an operator allows it with `hosts = [\"{to}\"]` in the tool's profile")
-                }
-                Err(_) => "an operator allows it with `hosts` in the tool's profile".to_owned(),
-            },
-        })
+    fn of_grant(grant: &'a Grant, subject: &str) -> Result<Self, Denial> {
+        let Grant { network, profile, mounts, tool, .. } = grant;
+        Self::of(network.as_deref(), profile)
+            .ok_or_else(|| egress_not_granted(profile, mounts, tool, subject))
     }
 
     fn request(
@@ -270,6 +266,36 @@ impl<'a> RequestJudge<'a> {
 
     fn deny(&self, code: DenialCode, key: &str, subject: &dyn Display, hint: String) -> Denial {
         Denial { code, rule: format!("profiles.{}.{key}", self.profile), subject: subject.to_string(), hint }
+    }
+}
+
+/// The denial for a profile without hosts, with all lines that would allow it: `Nothing` never has hosts, and a profile
+/// with the vault neither, so that the tool needs another one.
+fn egress_not_granted(
+    profile: &ProfileName,
+    mounts: &[GrantedMount],
+    tool: &ToolName,
+    subject: &str,
+) -> Denial {
+    let hosts = match parse_url(subject) {
+        Ok((_, to)) => format!("`hosts = [\"{to}\"]`"),
+        Err(_) => "`hosts`".to_owned(),
+    };
+    let has_vault = mounts.iter().any(|mount| mount.name.is_vault());
+    let hint = if profile.is_shell() {
+        format!("an operator allows a command to reach it with {hosts} under `[shell]` in the policy")
+    } else if has_vault || *profile == ProfileName::nothing() {
+        format!(
+            "the profile `{profile}` cannot have hosts; an operator allows it with a profile of the tool's own: {hosts} under `[profiles.{tool}]`, and `profile = \"{tool}\"` under `[tools.{tool}]` in the policy"
+        )
+    } else {
+        format!("an operator allows it with {hosts} under `[profiles.{profile}]` in the policy")
+    };
+    Denial {
+        code: DenialCode::EgressNotGranted,
+        rule: format!("profiles.{profile}"),
+        subject: subject.to_owned(),
+        hint,
     }
 }
 

@@ -31,7 +31,7 @@ pub use method::HttpMethod;
 pub use profile::NetworkGrant;
 pub use proxy::{InvalidProxy, ProxyAddress};
 pub use rule::{HostRule, InvalidHostRule};
-pub use settings::{EgressSettings, InvalidPrivateEndpoint, PrivateEndpoint, ResponseBytes};
+pub use settings::{EgressSettings, InvalidPrivateEndpoint, PrivateEndpoint, ResponseBytes, Robots};
 pub use tunnel::{InvalidTunnelRule, ShellNetwork, TunnelRule};
 pub use url_text::{InvalidUrl, MAX_URL_BYTES};
 

@@ -50,13 +50,16 @@ pub(crate) fn reduce_network(
     }
 }
 
-/// Lowers the limits of `[egress]`. The reader refuses the other keys of a reduction.
+/// Lowers the limits of `[egress]`, and has `robots.txt` obeyed. The reader refuses all else in a reduction.
 pub(crate) fn reduce_egress(egress: &mut EgressSettings, reduced: &EgressEntries, faults: &mut Faults<'_>) {
     if let Some(max_response) = &reduced.max_response {
         lower(&mut egress.max_response, max_response, faults);
     }
     if let Some(max_redirects) = &reduced.max_redirects {
         lower(&mut egress.max_redirects, max_redirects, faults);
+    }
+    if let Some(robots) = &reduced.robots {
+        lower(&mut egress.robots, robots, faults);
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn write_network(out: &mut String, network: &ProfileNetwork) -> fmt::
 
 /// Writes `[egress]`.
 pub(crate) fn write_egress(out: &mut String, egress: &EgressSettings) -> fmt::Result {
-    let EgressSettings { allow_private, ca, proxy, max_response, max_redirects } = egress;
+    let EgressSettings { allow_private, ca, proxy, max_response, max_redirects, robots } = egress;
     writeln!(out, "\n[egress]")?;
     writeln!(out, "allow_private = [{}]", quoted_texts(&texts(allow_private)))?;
     if let Some(ca) = ca {
@@ -23,7 +23,8 @@ pub(crate) fn write_egress(out: &mut String, egress: &EgressSettings) -> fmt::Re
     if let Some(proxy) = proxy {
         writeln!(out, "proxy = {}", quote(&proxy.to_string()))?;
     }
-    writeln!(out, "max_response = \"{max_response}\"\nmax_redirects = {max_redirects}")
+    writeln!(out, "max_response = \"{max_response}\"\nmax_redirects = {max_redirects}")?;
+    writeln!(out, "robots = \"{robots}\"")
 }
 
 /// Writes the way of all connections, where it is not the direct one.

@@ -33,5 +33,6 @@ pub(crate) fn resolve_egress(entries: &EgressEntries) -> EgressSettings {
         proxy: entries.proxy.as_ref().map(|placed| placed.value.clone()),
         max_response: entries.max_response.as_ref().map_or(default.max_response, |placed| placed.value),
         max_redirects: entries.max_redirects.as_ref().map_or(default.max_redirects, |placed| placed.value),
+        robots: entries.robots.as_ref().map_or(default.robots, |placed| placed.value),
     }
 }

@@ -38,6 +38,19 @@ pub struct EgressSettings {
     pub max_response: ResponseBytes,
     /// The number of redirects that one request follows; 0 to 20. Default: 5.
     pub max_redirects: u32,
+    /// Whether `web_fetch` asks a host's `robots.txt` before it requests a page. Default: it obeys.
+    pub robots: Robots,
+}
+
+portcullis_types::words! {
+    /// What `web_fetch` does about a host's `robots.txt` (RFC 9309).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    pub enum Robots {
+        /// It is asked, and a page that it disallows is not requested.
+        Obey = "obey",
+        /// It is not asked.
+        Ignore = "ignore",
+    }
 }
 
 impl Default for EgressSettings {
@@ -48,6 +61,7 @@ impl Default for EgressSettings {
             proxy: None,
             max_response: ResponseBytes(10 * MIB),
             max_redirects: 5,
+            robots: Robots::Obey,
         }
     }
 }

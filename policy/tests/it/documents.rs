@@ -34,13 +34,12 @@ fn the_table_of_denials_has_every_code_and_no_other() {
 
 #[test]
 fn the_protected_names_are_listed_as_they_are_shipped() {
-    let shipped: toml::Table = DEFAULT_POLICY.parse().expect("TOML");
-    let shipped: Vec<&str> = shipped["protect"]["paths"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .filter_map(|name| name.as_str())
-        .collect();
+    let policy: toml::Table = DEFAULT_POLICY.parse().expect("TOML");
+    let list = |key: &str| -> Vec<&str> {
+        let list = policy["protect"][key].as_array().expect("a list");
+        list.iter().filter_map(|name| name.as_str()).collect()
+    };
+    let shipped = list("paths");
     let text = document("docs/policy.md");
     let (_, listed) = text.split_once("which hold in every policy: ").expect("the list");
     assert_eq!(words(listed.lines().next().expect("a line")), shipped);
@@ -48,6 +47,13 @@ fn the_protected_names_are_listed_as_they_are_shipped() {
     let line = changes.lines().find(|line| line.starts_with("- No tool writes")).expect("a line");
     // The line has examples, and the list is in the manual.
     assert!(!words(line).is_empty() && words(line).iter().all(|name| shipped.contains(name)), "{line}");
+    // The kinds are grouped there by what they are for.
+    let (_, groups) = text.split_once("which hold in every policy:\n\n").expect("the kinds");
+    let (groups, _) = groups.split_once("\n\n").expect("their end");
+    let (mut listed, mut kinds) = (words(groups), list("kinds"));
+    listed.sort_unstable();
+    kinds.sort_unstable();
+    assert_eq!(listed, kinds);
 }
 
 #[test]
@@ -64,6 +70,9 @@ fn the_defaults_of_egress_are_those_of_the_shipped_policy_and_documents() {
         let row = format!("(`{key}`) | {value} |");
         assert!(document("docs/limits.md").contains(&row), "docs/limits.md has no row {row}");
     }
+    assert_eq!(shipped["robots"].as_str(), Some(egress.robots.as_str()));
+    let row = format!("| `robots` | `\"{}\"` |", egress.robots);
+    assert!(document("docs/policy.md").contains(&row), "docs/policy.md has no row {row}");
     let bytes = format!("{},{:03} bytes", MAX_URL_BYTES / 1000, MAX_URL_BYTES % 1000);
     for path in ["docs/policy.md", "docs/limits.md"] {
         assert!(document(path).contains(&bytes), "{path}");

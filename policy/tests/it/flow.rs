@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use portcullis_policy::{
-    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, MountName, RunFacts, WorkspaceSecurityPolicy,
+    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, MountName, RequestedSubject, RunFacts,
+    WorkspaceSecurityPolicy,
 };
-use portcullis_types::SafetyTier;
+use portcullis_types::{Access, GuestPath, SafetyTier};
 
 use super::support::{BASE, load, load_with, tool, try_load};
 
@@ -102,4 +103,110 @@ fn a_rule_that_would_do_nothing_is_a_fault() {
     }
     let error = try_load("version = 1\nflow = 1\n", None).expect_err("no list").to_string();
     assert!(error.contains("expected a list"), "{error}");
+}
+
+const KINDS: &str = "[[flow]]\nafter = [\"mount:tmp\"]\nthen = [\"write:protected\"]\napproval = \"ask\"\n";
+
+/// Decides a call of the tool `t` of this tier after `tmp`, with these paths to write.
+fn write_kinds(policy: &WorkspaceSecurityPolicy, tier: SafetyTier, paths: &[&str]) -> (Grant, bool) {
+    let label = FlowLabel::of_mount(&MountName::parse("tmp").expect("a name"));
+    let run = RunFacts { agent: "a", run: "r", labels: BTreeMap::from([(label, "c1".to_owned())]).into() };
+    let subjects: Vec<RequestedSubject> = paths
+        .iter()
+        .map(|path| RequestedSubject::Path {
+            argument: "target".to_owned(),
+            path: GuestPath::parse(path).expect("a path"),
+            access: Access::Write,
+        })
+        .collect();
+    let tool = tool("t", tier);
+    let request = CallRequest { tool: &tool, subjects: &subjects, run: &run };
+    let grant = policy.authorize(&request).expect("granted");
+    let withheld = policy.withheld_kinds(&grant, &run).is_some();
+    (grant, withheld)
+}
+
+#[test]
+fn a_call_that_may_write_a_kind_is_asked_about() {
+    let policy = load(&format!("{BASE}{KINDS}"));
+    let writes = SafetyTier::SideEffecting;
+    for paths in [
+        &["/shared/Makefile"][..],
+        &["/shared/a/AGENTS.md"],
+        &["/shared/x.SH"],
+        &["/shared/.github"],
+        &["/shared/notes", "/shared/.github/workflows/x"],
+        // Nothing names what the call writes.
+        &[],
+    ] {
+        let (grant, withheld) = write_kinds(&policy, writes, paths);
+        assert_eq!((grant.approval, withheld), (Approval::Ask, false), "{paths:?}");
+        assert_eq!(grant.flow.expect("a rule").rule, "flow[mount:tmp -> write:protected]");
+    }
+    let (grant, withheld) = write_kinds(&policy, writes, &["/shared/notes"]);
+    assert_eq!((grant.approval, grant.flow, withheld), (Approval::Allow, None, true));
+    // A call that writes nothing meets no rule.
+    let (grant, _) = write_kinds(&policy, SafetyTier::ReadOnly, &[]);
+    assert_eq!((grant.approval, grant.flow), (Approval::Allow, None));
+    // Without a rule nothing is withheld.
+    let (grant, withheld) = write_kinds(&load(BASE), writes, &["/shared/Makefile"]);
+    assert_eq!((grant.flow, withheld), (None, false));
+}
+
+#[test]
+fn a_call_asked_about_for_another_sink_still_writes_no_kind() {
+    let other = "[[flow]]\nafter = [\"mount:tmp\"]\nthen = [\"write:shared\"]\napproval = \"ask\"\n";
+    let policy = load(&format!("{BASE}{KINDS}{other}"));
+    let (grant, withheld) = write_kinds(&policy, SafetyTier::SideEffecting, &["/shared/notes"]);
+    assert_eq!(
+        (grant.flow.expect("a rule").rule.as_str(), withheld),
+        ("flow[mount:tmp -> write:shared]", true)
+    );
+}
+
+#[test]
+fn kinds_add_to_the_shipped_ones_and_except_takes_one_step() {
+    let rule = |text: &str| load(&format!("{BASE}{text}\n{KINDS}"));
+    let asks = |policy: &WorkspaceSecurityPolicy, path: &str| {
+        write_kinds(policy, SafetyTier::SideEffecting, &[path]).0.approval == Approval::Ask
+    };
+    let policy = rule("[protect]\nkinds = [\"*.tex\", \"Own/Name\"]");
+    for path in ["/shared/a.tex", "/shared/own/name/x", "/shared/Makefile"] {
+        assert!(asks(&policy, path), "{path}");
+    }
+    let policy = rule("[protect]\nexcept = [\".envrc\", \"Makefile\", \"*.sh\"]");
+    for (path, is_asked) in [("/shared/.envrc", true), ("/shared/Makefile", false), ("/shared/x.sh", false)] {
+        assert_eq!(asks(&policy, path), is_asked, "{path}");
+    }
+    assert_eq!(load(&policy.effective_toml()).digest(), policy.digest(), "{}", policy.effective_toml());
+    for (text, fault) in [
+        ("except = [\"Makefile\"]\nkinds = [\"makefile\"]", "this name is in `kinds` as well"),
+        ("except = [\".envrc\"]\npaths = [\".envrc\"]", "this name is in `paths` as well"),
+        ("except = [\".envrc\", \".ENVRC\"]", "this name stands twice"),
+        ("except = [\"*.tex\"]", "this is none of the shipped names"),
+        ("kinds = [\"a/*.sh\"]", "wildcards are not supported"),
+        ("paths = [\"*.sh\"]", "wildcards are not supported"),
+    ] {
+        let error = try_load(&format!("{BASE}[protect]\n{text}\n"), None).expect_err(text).to_string();
+        assert!(error.contains(fault), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn an_overlay_adds_kinds_and_takes_none() {
+    let policy = load_with(&format!("{BASE}{KINDS}"), "[protect]\nkinds = [\"*.tex\", \"Makefile\"]");
+    let (grant, _) = write_kinds(&policy, SafetyTier::SideEffecting, &["/shared/a.tex"]);
+    assert_eq!(grant.approval, Approval::Ask);
+    assert_eq!(policy.warnings().len(), load(&format!("{BASE}{KINDS}")).warnings().len() + 1);
+    let error = try_load(BASE, Some("[protect]\nexcept = [\"Makefile\"]\nkinds = []")).expect_err("widens");
+    assert!(error.to_string().contains("this section only adds"), "{error}");
+}
+
+/// The word stands for the kinds, whatever mounts there are.
+#[test]
+fn a_mount_with_the_name_of_the_sink_is_a_fault() {
+    let text = BASE.replace("[profiles.R]", "protected = \"p\"\n[profiles.R]");
+    load(&text);
+    let error = try_load(&format!("{text}{KINDS}"), None).expect_err("ambiguous").to_string();
+    assert!(error.contains("not the mount `protected`; give the mount another name"), "{error}");
 }

@@ -35,6 +35,7 @@ fn the_shipped_policy_says_what_the_design_says() {
     assert_eq!(policy.audit_sync(), AuditSync::Interval);
     // Two of the names are those that lead Git to other configuration.
     assert_eq!(policy.protected().patterns().count(), 11);
+    assert_eq!(policy.protected_kinds().patterns().count(), 55);
     for (name, tier, profile) in [
         ("file_read", SafetyTier::ReadOnly, "FileReadOnly"),
         ("file_list", SafetyTier::ReadOnly, "FileReadOnly"),

@@ -15,6 +15,7 @@ use super::{
     admit::{Gated, admit, refuse},
     caller_deadline::within_deadline,
     check::{Checked, check_again},
+    flow::judged_run,
     path_target::{LastName, PathContext, judge_target},
 };
 use crate::{
@@ -140,8 +141,7 @@ async fn judge_grants(
     let mut steps = Vec::new();
     // An operation touches nothing itself. Its arguments belong to its steps.
     let own: &[RequestedSubject] = if tool.steps().is_empty() { &subjects } else { &[] };
-    let mut run = host.labels.facts(caller);
-    pending.call.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
+    let mut run = judged_run(host, caller, pending);
     let grant = judge(tool, own, &run, policy, paths).map_err(|denial| refuse_flow(*denial, pending))?;
     let of_steps = tool.backend().arguments_of_steps(args)?;
     for step in tool.steps() {

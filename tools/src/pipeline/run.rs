@@ -59,6 +59,7 @@ pub(crate) async fn run(
                 .map_err(|denial| refuse_flow(denial, pending))?;
         }
     }
+    let withheld = host.policy.withheld_kinds(&grant, &host.labels.facts(caller));
     // All secrets that the call may send, in case it dies with its process. The row of the end has those that
     // were sent.
     if checked.tool.backend().confinement() != Confinement::Native {
@@ -72,7 +73,9 @@ pub(crate) async fn run(
         None => grant.limits.timeout,
     };
     let deadline = Instant::now() + time_limit;
-    let labels = host.labels.follow(caller, &checked.call.id, &grant, (&host.policy, deadline));
+    let step = caller.operation_step.as_ref();
+    let reader = step.and_then(|step| step.reads_as.as_ref()).unwrap_or(&checked.call.id);
+    let labels = host.labels.follow(caller, reader, &grant, (&host.policy, deadline));
     if checked.tool.backend().confinement() == Confinement::Shell {
         // The kernel does not tell which mounts a program touches, and the output is passed on as it comes.
         labels.mark_all_mounts_used();
@@ -94,6 +97,7 @@ pub(crate) async fn run(
         time_limit,
         deadline,
         labels: &labels,
+        withheld: withheld.as_ref(),
         is_approved: pending.is_approved(),
         caller: watched.as_ref().map_or(caller, |watched| &watched.caller),
         host,

@@ -6,13 +6,14 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use portcullis_egress::Response;
+use portcullis_egress::{Response, Url};
+use portcullis_policy::Robots;
 use portcullis_types::{ToolError, ToolErrorKind, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{
     URL, WebFetch,
-    steps::{OperationSteps, add_source, is_reported_by_guest, refused_by_status},
+    steps::{Hop, HopTerms, OperationSteps, add_source, is_reported_by_guest, refused_by_status},
 };
 use crate::{
     call::{Caller, OperationContext},
@@ -20,12 +21,12 @@ use crate::{
 };
 
 /// The steps' names.
-const REQUEST_STEP: &str = "web_fetch_request";
+pub(super) const REQUEST_STEP: &str = "web_fetch_request";
 const READ_STEP: &str = "web_fetch_read";
 const READ_PDF_STEP: &str = "web_fetch_read_pdf";
 
 impl WebFetch {
-    /// Fetches an address by calling both steps.
+    /// Fetches an address by calling the steps.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection and stops the guest.
@@ -33,20 +34,45 @@ impl WebFetch {
         &'a self,
         steps: Option<&'a Arc<ToolRegistry>>,
         arguments: &'a Value,
+        robots: Robots,
         context: OperationContext,
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         // Boxed, since the steps' calls are futures like the one that this is a part of.
         Box::pin(async move {
             let steps = OperationSteps::new(steps, context, caller)?;
-            let request = json!({ URL: arguments.get(URL) });
-            let response = steps.request(REQUEST_STEP, &request).await?;
+            let response = match robots {
+                Robots::Obey => self.request_as_robots_allow(&steps, arguments).await?,
+                Robots::Ignore => steps.request(REQUEST_STEP, &json!({ URL: arguments.get(URL) })).await?,
+            };
             // A response with an error status is not a page.
             match refused_by_status("the server", &response, "") {
                 Some(error) => Err(error),
                 None => read(&steps, &response, arguments).await,
             }
         })
+    }
+
+    /// Requests the page, and follows its redirects one by one: each leads to an address whose `robots.txt` may disallow
+    /// it. The request step bounds their number.
+    async fn request_as_robots_allow(
+        &self,
+        steps: &OperationSteps<'_>,
+        arguments: &Value,
+    ) -> Result<Response, ToolError> {
+        let url = arguments.get(URL).and_then(Value::as_str).unwrap_or_default();
+        let mut url = Url::parse(url)
+            .map_err(|error| ToolError::invalid_arguments(format!("field '{URL}': {error}")))?;
+        let mut followed = 0;
+        loop {
+            let refusal = self.robots().refusal(steps, &url).await?;
+            let terms = HopTerms { followed, refusal };
+            let hop = steps.hop(REQUEST_STEP, url.as_str(), terms, steps.context.deadline).await;
+            match hop.map_err(|failure| failure.error)? {
+                Hop::Answer(response) => return Ok(Response { redirects: followed, ..response }),
+                Hop::LeadsTo(next) => (url, followed) = (next, followed + 1),
+            }
+        }
     }
 }
 
@@ -74,7 +100,7 @@ async fn read(
             read["content_type"] = content_type.into();
         }
         let step = if is_pdf { READ_PDF_STEP } else { READ_STEP };
-        outcome = steps.read(step, &read, response, deadline).await;
+        outcome = steps.read(step, &read, &response.body, deadline).await;
         match &outcome {
             // The pages of a PDF file have a budget of work. If time ends, its structure takes it, in a plain pass too.
             Err(error) if is_pdf && error.kind() == ToolErrorKind::Timeout => break,

@@ -135,6 +135,9 @@ fn secret_unreadable(name: &SecretName, error: &SecretError) -> ToolError {
         "the secret `{name}` of this tool cannot be read, so nothing was requested"
     ))
     .with_code("secret_unavailable")
+    .with_hint(format!(
+        "an operator gives it a value where `from` under `[secrets.{name}]` in the policy says; `portcullis doctor` tells what is wrong"
+    ))
     .with_operator_detail(chain(error))
 }
 

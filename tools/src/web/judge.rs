@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
@@ -11,7 +11,7 @@ use portcullis_egress::{Credential, GrantKey, Judge, RequestLimits, Method, Refu
 use portcullis_policy::{Denial, DenialCode, Grant, UrlHost, JudgedRequest};
 
 use super::{DeclaredHosts, known_secrets::KnownSecrets};
-use crate::call::Caller;
+use crate::{audit::RecordedRequest, call::Caller};
 
 /// The judge of one call's requests.
 #[derive(Debug)]
@@ -31,6 +31,23 @@ pub(crate) struct GrantJudge {
     secrets: OnceLock<(Vec<Credential>, Arc<KnownSecrets>)>,
     /// The names of those that a request has carried.
     sent_secrets: Mutex<BTreeSet<String>>,
+    /// The redirects that the grant allows, those before this request included.
+    max_redirects: u32,
+    /// Whether the caller follows redirects itself.
+    stops_at_redirects: bool,
+    /// The redirect at which the request ended.
+    redirect: Mutex<Option<Redirect>>,
+    /// The requests that were let through, with the address that was dialled last for each.
+    requests: Mutex<Vec<(Url, Option<SocketAddr>)>>,
+}
+
+/// A redirect that is not followed.
+#[derive(Debug, Clone)]
+pub(crate) enum Redirect {
+    /// The policy lets it through, and the caller follows it.
+    Allowed(Url),
+    /// The policy refuses it.
+    Refused,
 }
 
 impl GrantJudge {
@@ -56,6 +73,10 @@ impl GrantJudge {
             denial: Mutex::new(None),
             secrets: OnceLock::new(),
             sent_secrets: Mutex::default(),
+            max_redirects,
+            stops_at_redirects: false,
+            redirect: Mutex::new(None),
+            requests: Mutex::default(),
         }
     }
 
@@ -100,7 +121,7 @@ impl GrantJudge {
 
     /// The same judge, following no redirects.
     pub(crate) fn without_redirects(mut self) -> Self {
-        self.limits.max_redirects = 0;
+        (self.limits.max_redirects, self.max_redirects) = (0, 0);
         self
     }
 
@@ -109,6 +130,33 @@ impl GrantJudge {
         self.limits.wire_bytes = self.limits.wire_bytes.min(most);
         self.limits.response_bytes = self.limits.response_bytes.min(most);
         self
+    }
+
+    /// A judge whose caller follows redirects itself, and has followed this many.
+    pub(crate) fn stopping_at_redirects(mut self, followed: u32) -> Self {
+        self.limits.max_redirects = self.max_redirects.saturating_sub(followed);
+        self.stops_at_redirects = true;
+        self
+    }
+
+    /// The redirect at which the request ended, if it did.
+    pub(crate) fn take_redirect(&self) -> Option<Redirect> {
+        self.redirect.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The redirects that the grant allows.
+    pub(super) fn max_redirects(&self) -> u32 {
+        self.max_redirects
+    }
+
+    /// The requests that were let through so far, the last one first.
+    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let recorded = |(url, address): &(Url, Option<SocketAddr>)| RecordedRequest {
+            url: url.as_str().into(),
+            address: address.map(|address| address.to_string().into()),
+        };
+        requests.iter().rev().map(recorded).collect()
     }
 
     /// The denial of a refused request.
@@ -125,7 +173,16 @@ impl GrantJudge {
 
 impl Judge for GrantJudge {
     fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal> {
-        self.judge(method.as_str(), url.as_str()).map(|_judged| ()).map_err(|denial| self.refuse(denial))
+        self.judge(method.as_str(), url.as_str()).map_err(|denial| self.refuse(denial))?;
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push((url.clone(), None));
+        Ok(())
+    }
+
+    fn dialled(&self, address: SocketAddr) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, dialled)) = requests.last_mut() {
+            *dialled = Some(address);
+        }
     }
 
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
@@ -146,7 +203,18 @@ impl Judge for GrantJudge {
             let from = self.grant.judge_request(Method::GET.as_str(), from.as_str())?;
             self.grant.judge_redirect(&from, Method::GET.as_str(), to.as_str()).map(|_judged| ())
         };
-        judge().map_err(|denial| self.refuse(denial))
+        let judged = judge().map_err(|denial| self.refuse(denial));
+        let redirect = match judged {
+            Ok(()) if !self.stops_at_redirects => return Ok(()),
+            Ok(()) => Redirect::Allowed(to.clone()),
+            Err(_) => Redirect::Refused,
+        };
+        *self.redirect.lock().unwrap_or_else(PoisonError::into_inner) = Some(redirect);
+        judged?;
+        Err(Refusal {
+            code: "redirect_not_followed",
+            reason: "the caller follows redirects itself".to_owned(),
+        })
     }
 
     fn credentials(&self) -> &[Credential] {

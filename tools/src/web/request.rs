@@ -27,7 +27,7 @@ pub(crate) enum RequestFailure {
 
 /// Makes a request, with the secrets of the judge's grant, in the time that the judge has for it: also the start of the
 /// client and the reading of secrets, whose files may lie anywhere. The row gets the proven posture of the client's threads
-/// before the request is sent, and the names of the secrets that it has carried.
+/// before the request is sent, the names of the secrets that it has carried, and where it went.
 ///
 /// # Cancellation
 /// Dropping the future or cancelling the token closes the connection.
@@ -52,11 +52,14 @@ pub(crate) async fn request(
     // For a row that ends with the caller, while the request is under way.
     row.secrets = secrets_for(judge.grant(), request.url.as_str());
     // The client ends it by the token and by the time that the judge has left, and then says what it has carried.
-    let sent = client.send(Arc::clone(judge) as _, request, cancel).await;
+    let sent = {
+        let _noted = NotedOnDrop { judge, row };
+        client.send(Arc::clone(judge) as _, request, cancel).await
+    };
     row.secrets = judge.sent_secrets().into_iter().map(Into::into).collect();
     sent.map_err(|error| match judge.take_denial() {
         Some(denial) => RequestFailure::Denied(denial),
-        None => RequestFailure::Failed(tool_error(&error, &judge.known_secrets())),
+        None => RequestFailure::Failed(tool_error(&as_granted(error, judge), &judge.known_secrets())),
     })
 }
 
@@ -66,6 +69,26 @@ async fn prepare(http_client: &HttpClientHandle, judge: &GrantJudge) -> Result<A
     let credentials = http_client.credentials(judge.grant()).await?;
     judge.set_credentials(credentials, Arc::clone(http_client.known()));
     Ok(client)
+}
+
+/// Notes in the row where the request went, also if its caller has left.
+struct NotedOnDrop<'a> {
+    judge: &'a GrantJudge,
+    row: &'a mut CallRecord,
+}
+
+impl Drop for NotedOnDrop<'_> {
+    fn drop(&mut self) {
+        self.row.requests = self.judge.requests();
+    }
+}
+
+/// Names the limit of the grant, of which a caller that follows redirects itself has used a part.
+fn as_granted(error: FetchError, judge: &GrantJudge) -> FetchError {
+    match error {
+        FetchError::TooManyRedirects { .. } => FetchError::TooManyRedirects { limit: judge.max_redirects() },
+        other => other,
+    }
 }
 
 /// The names of the secrets that a request to this address would carry, for the row before it.

@@ -62,7 +62,7 @@ impl WebSearch {
             if let Some(since) = query.since {
                 read["since"] = since.date.to_string().into();
             }
-            let outcome = steps.read(READ_STEP, &read, &response, steps.context.deadline).await;
+            let outcome = steps.read(READ_STEP, &read, &response.body, steps.context.deadline).await;
             // The provider's message is kept also where the guest could not read it.
             let said = outcome.as_ref().map(ToolOutput::joined_text).unwrap_or_default();
             if let Some(error) = refused_by_status("the provider", &response, &said) {

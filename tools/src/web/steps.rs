@@ -6,18 +6,49 @@ use std::{
     time::Instant,
 };
 
-use portcullis_egress::Response;
+use bytes::Bytes;
+use portcullis_egress::{Response, Url};
 use portcullis_types::{ToolError, ToolErrorKind, ToolOutput};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::{RobotsRefusal, URL};
 use crate::{
     call::{Caller, OperationContext, OperationStep, new_call},
     registry::ToolRegistry,
     sandbox::{Transfer, TransferEnd},
 };
 
-/// The place where the request step leaves the response for the operation. A result for a model has no body.
-pub(crate) type FetchedResponse = Arc<OnceLock<Response>>;
+/// Where the request step leaves what came of its request for the operation. A result for a model holds no body.
+pub(crate) type FetchedHop = Arc<OnceLock<Result<Hop, RedirectRefused>>>;
+
+/// The request was made, and the policy refuses its redirect.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RedirectRefused;
+
+/// What came of a request.
+#[derive(Debug, Clone)]
+pub(crate) enum Hop {
+    /// The response.
+    Answer(Response),
+    /// A redirect, which the policy lets through and the operation follows.
+    LeadsTo(Url),
+}
+
+/// The terms of a request whose redirects the operation follows itself, to ask for `robots.txt` before each.
+#[derive(Debug, Clone)]
+pub(crate) struct HopTerms {
+    /// The redirects that were followed before this request.
+    pub(crate) followed: u32,
+    /// Why `robots.txt` keeps the request from being made.
+    pub(crate) refusal: Option<RobotsRefusal>,
+}
+
+/// Why a request has neither a response nor a redirect to follow.
+pub(super) struct HopFailure {
+    pub(super) error: ToolError,
+    /// Whether the request was made, and its redirect refused.
+    pub(super) at_redirect: bool,
+}
 
 /// A running operation: the registry of its steps, its context and its caller.
 pub(super) struct OperationSteps<'a> {
@@ -37,26 +68,67 @@ impl<'a> OperationSteps<'a> {
         Ok(Self { registry, context, caller })
     }
 
-    /// Makes a request by calling its step.
+    /// Makes a request by calling its step, which follows redirects as its form says.
     pub(super) async fn request(&self, step: &str, arguments: &Value) -> Result<Response, ToolError> {
-        let place = FetchedResponse::default();
-        let requester =
-            self.caller(OperationStep { response: Some(Arc::clone(&place)), ..OperationStep::default() });
-        let call = new_call(step, arguments.to_string());
-        self.registry.execute_with_policy(call, &requester).await.outcome?;
-        // The body is shared, not copied.
-        place.get().cloned().ok_or_else(|| ToolError::internal("the request left no response"))
+        match self
+            .call(step, arguments, None, self.context.deadline)
+            .await
+            .map_err(|failure| failure.error)?
+        {
+            Hop::Answer(response) => Ok(response),
+            Hop::LeadsTo(_) => Err(ToolError::internal("the request left no response")),
+        }
     }
 
-    /// Lets a guest read the body of a response, until `deadline`.
+    /// Makes a request by calling its step, until this moment. The step follows no redirect.
+    pub(super) async fn hop(
+        &self,
+        step: &str,
+        url: &str,
+        terms: HopTerms,
+        deadline: Instant,
+    ) -> Result<Hop, HopFailure> {
+        self.call(step, &json!({ URL: url }), Some(terms), deadline).await
+    }
+
+    async fn call(
+        &self,
+        step: &str,
+        arguments: &Value,
+        terms: Option<HopTerms>,
+        deadline: Instant,
+    ) -> Result<Hop, HopFailure> {
+        let place = FetchedHop::default();
+        let mut requester = self.caller(OperationStep {
+            response: Some(Arc::clone(&place)),
+            hop: terms,
+            ..OperationStep::default()
+        });
+        requester.turn_deadline = Some(deadline);
+        let call = new_call(step, arguments.to_string());
+        let outcome = self.registry.execute_with_policy(call, &requester).await.outcome;
+        // The body is shared, not copied.
+        match (outcome, place.get()) {
+            (Ok(_), Some(Ok(hop))) => Ok(hop.clone()),
+            (Ok(_), Some(Err(RedirectRefused)) | None) => {
+                let error = ToolError::internal("the request left no response");
+                Err(HopFailure { error, at_redirect: false })
+            }
+            (Err(error), left) => {
+                Err(HopFailure { error, at_redirect: matches!(left, Some(Err(RedirectRefused))) })
+            }
+        }
+    }
+
+    /// Lets a guest read these bytes of a response, until this moment.
     pub(super) async fn read(
         &self,
         step: &str,
         arguments: &Value,
-        response: &Response,
+        body: &Bytes,
         deadline: Instant,
     ) -> Result<ToolOutput, ToolError> {
-        let transfer = TransferEnd::Receiving(Transfer::of(&response.body));
+        let transfer = TransferEnd::Receiving(Transfer::of(body));
         let mut reader = self.caller(OperationStep { transfer: Some(transfer), ..OperationStep::default() });
         reader.turn_deadline = Some(deadline);
         let result = self.registry.execute_with_policy(new_call(step, arguments.to_string()), &reader).await;
@@ -75,7 +147,11 @@ impl<'a> OperationSteps<'a> {
             on_update: None,
             on_event: None,
             slot: Some(self.context.slot.clone()),
-            operation_step: Some(OperationStep { is_approved: self.context.is_approved, ..step }),
+            operation_step: Some(OperationStep {
+                is_approved: self.context.is_approved,
+                reads_as: Some(self.context.call_id.clone()),
+                ..step
+            }),
             ..self.caller.clone()
         }
     }

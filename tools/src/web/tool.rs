@@ -7,7 +7,7 @@ use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind};
 use serde_json::json;
 
 use super::{
-    URL,
+    RobotsFiles, URL,
     request_step::{Redirects, RequestForm, facts, steps_of},
 };
 use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
@@ -25,12 +25,17 @@ pub(crate) const PAGE: RequestForm = RequestForm {
 #[derive(Debug, Clone)]
 pub(crate) struct WebFetch {
     steps: Arc<[Arc<RegisteredTool>]>,
+    robots: Arc<RobotsFiles>,
 }
 
 impl WebFetch {
     /// The steps, in order.
     pub(crate) fn steps(&self) -> &[Arc<RegisteredTool>] {
         &self.steps
+    }
+
+    pub(super) fn robots(&self) -> &RobotsFiles {
+        &self.robots
     }
 }
 
@@ -58,6 +63,6 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
         })),
     };
     let facts = facts(OPERATION.name, vec![ArgumentRole { argument: URL.to_owned(), role: RoleKind::Url }])?;
-    let backend = WebFetch { steps: steps_of(OPERATION, steps)? };
+    let backend = WebFetch { steps: steps_of(OPERATION, steps)?, robots: Arc::default() };
     RegisteredTool::operation(decl, "Fetch from the web", facts, backend)
 }

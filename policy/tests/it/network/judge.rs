@@ -51,6 +51,40 @@ fn the_line_of_a_hint_allows_the_request() {
     }
 }
 
+/// The sections and lines of a hint, each as a key of its section.
+fn lines_of(hint: &str) -> String {
+    let mut quoted = hint.split('`').skip(1).step_by(2).skip_while(|text| !text.contains(" = "));
+    let mut text = String::new();
+    while let (Some(line), Some(section)) = (quoted.next(), quoted.next()) {
+        text.push_str(&format!("{section}\n{line}\n"));
+    }
+    text
+}
+
+/// `Nothing` never has hosts, and neither does a profile with the vault: the hint names a profile of the tool's own.
+#[test]
+fn the_lines_of_a_hint_give_a_tool_its_first_host() {
+    let url = "https://api.example.com:8443/x";
+    let refused = |profile: &str| {
+        let text = format!("{BASE}[tools.t]\nprofile = '{profile}'\n");
+        let refused = grant_of(&text).judge_request("GET", url).expect_err("is denied");
+        assert_eq!((refused.code, refused.subject.as_str()), (DenialCode::EgressNotGranted, url));
+        lines_of(&refused.hint)
+    };
+    for profile in ["Nothing", "V"] {
+        let text = format!("{BASE}{}", refused(profile));
+        assert!(grant_of(&text).judge_request("GET", url).is_ok(), "{text}");
+    }
+    let text = BASE.replace("[profiles.W]\n", &refused("W")) + "[tools.t]\nprofile = 'W'\n";
+    assert!(grant_of(&text).judge_request("GET", url).is_ok(), "{text}");
+    // An argument that is an address is refused with the same lines.
+    let subject = RequestedSubject::Url { argument: "url".into(), url: url.into() };
+    let facts = tool("t", SafetyTier::Privileged);
+    let refused = decide(&load(BASE), &facts, std::slice::from_ref(&subject)).expect_err("is denied");
+    let text = format!("{BASE}{}", lines_of(&refused.hint));
+    assert!(decide(&load(&text), &facts, &[subject]).is_ok(), "{text}");
+}
+
 #[test]
 fn a_profile_without_hosts_has_no_network() {
     let policy = load(BASE);

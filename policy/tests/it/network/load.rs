@@ -1,6 +1,6 @@
 //! The keys of the network: faults, invariants, warnings, and that an overlay takes away only.
 
-use portcullis_policy::DenialCode;
+use portcullis_policy::{DenialCode, Robots, WorkspaceSecurityPolicy};
 use portcullis_types::SafetyTier;
 
 use crate::{
@@ -66,8 +66,10 @@ fn faults_have_a_place_and_say_what_to_write() {
         "[egress]\nproxy = 'http://user:word@p.example'",
         "18:9: egress.proxy: a proxy that wants credentials cannot be used: leave user and password out",
     );
-    let robots = format!("{BASE}[egress]\nrobots = 'obey'");
-    assert!(try_load(&robots, None).expect_err("unknown").to_string().contains("unknown key"));
+    check_fault(
+        "[egress]\nrobots = 'obay'",
+        "18:10: egress.robots: unknown word `obay`; did you mean `obey`?",
+    );
 }
 
 #[test]
@@ -81,6 +83,31 @@ fn a_proxy_is_the_operators_and_is_shown() {
     let shown = "proxy of all connections, which resolves their names\n  http://p.example:3128\n";
     assert!(with.summary().contains(shown), "{}", with.summary());
     assert!(!without.summary().contains("proxy"));
+}
+
+#[test]
+fn robots_are_obeyed_unless_the_operator_says_otherwise() {
+    let robots = |policy: &WorkspaceSecurityPolicy| policy.egress().robots;
+    assert_eq!(robots(&load(BASE)), Robots::Obey);
+    let ignoring = format!("{BASE}[egress]\nrobots = 'ignore'");
+    assert_eq!(robots(&load(&ignoring)), Robots::Ignore);
+    assert_ne!(load(&ignoring).digest(), load(BASE).digest());
+    let obeying = load_with(&ignoring, "[egress]\nrobots = 'obey'");
+    assert_eq!(
+        (robots(&obeying), obeying.warnings().len()),
+        (Robots::Obey, load(&ignoring).warnings().len())
+    );
+    assert_eq!(
+        load_with(BASE, "[egress]\nrobots = 'obey'").warnings().len(),
+        load(BASE).warnings().len() + 1
+    );
+    for operator in [BASE, &ignoring] {
+        let error = try_load(operator, Some("[egress]\nrobots = 'ignore'")).expect_err("widens").to_string();
+        assert_eq!(
+            error,
+            "workspace.toml:2:10: egress.robots: only the operator's policy may say `ignore`; this section only takes away"
+        );
+    }
 }
 
 #[test]

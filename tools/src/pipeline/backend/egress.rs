@@ -10,7 +10,9 @@ use super::{AttemptOutcome, Backend, CallAttempt};
 use crate::{
     audit::Confinement,
     pipeline::{PendingRecord, admit::refuse, authorize::refuse_flow},
-    web::{self, BODY, GrantJudge, Redirects, RequestFailure, RequestStep, URL},
+    web::{
+        self, BODY, GrantJudge, Hop, Redirect, RedirectRefused, Redirects, RequestFailure, RequestStep, URL,
+    },
 };
 
 #[async_trait]
@@ -33,11 +35,16 @@ impl Backend for RequestStep {
             tool,
             caller,
         );
-        let judge = Arc::new(match self.form.redirects {
-            Redirects::AsGranted => judge,
-            Redirects::Never => judge.without_redirects(),
+        let hop = caller.operation_step.as_ref().and_then(|step| step.hop.as_ref());
+        let judge = Arc::new(match (self.form.redirects, hop) {
+            (Redirects::AsGranted, Some(hop)) => judge.stopping_at_redirects(hop.followed),
+            (Redirects::AsGranted, None) => judge,
+            (Redirects::Never, _) => judge.without_redirects(),
         });
         let judged = judge.judge(method, url).map_err(|denial| refuse(denial, pending))?;
+        if let Some(refusal) = hop.and_then(|hop| hop.refusal.as_ref()) {
+            return Err(refuse(refusal.denial(judged.url()), pending));
+        }
         let method =
             Method::from_bytes(method.as_bytes()).map_err(|error| ToolError::internal(error.to_string()))?;
         // The judged form of the address, since the argument's text may be another spelling.
@@ -54,17 +61,32 @@ impl Backend for RequestStep {
         let made = web::request(&self.http_client, &judge, request, cancel, &mut pending.call).await;
         // A redirect may have sent further secrets.
         labels.mark_secrets_sent(&pending.call.secrets);
-        let result = match made {
-            Ok(response) => {
+        let leave = |hop: Result<Hop, RedirectRefused>| {
+            if let Some(place) = caller.operation_step.as_ref().and_then(|step| step.response.as_ref()) {
+                // A step makes one request, so that the place is empty.
+                let _ = place.set(hop);
+            }
+        };
+        let result = match (made, judge.take_redirect()) {
+            (Ok(response), _) => {
                 let output = summary(&response);
-                if let Some(place) = caller.operation_step.as_ref().and_then(|step| step.response.as_ref()) {
-                    // A step makes one request, so the place is empty.
-                    let _ = place.set(response);
-                }
+                leave(Ok(Hop::Answer(response)));
                 Ok(output)
             }
-            Err(RequestFailure::Denied(denial)) => Err(refuse(denial, pending)),
-            Err(RequestFailure::Failed(error)) => Err(error),
+            (Err(_), Some(Redirect::Allowed(to))) => {
+                let output = ToolOutput::text("redirected").with_details(json!({ "url": to.as_str() }));
+                leave(Ok(Hop::LeadsTo(to)));
+                Ok(output)
+            }
+            (Err(failure), refused) => {
+                if refused.is_some() {
+                    leave(Err(RedirectRefused));
+                }
+                Err(match failure {
+                    RequestFailure::Denied(denial) => refuse(denial, pending),
+                    RequestFailure::Failed(error) => error,
+                })
+            }
         };
         Ok(AttemptOutcome::once(result))
     }

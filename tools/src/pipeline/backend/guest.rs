@@ -58,7 +58,9 @@ impl Backend for GuestTool {
         attempt: CallAttempt<'_>,
         pending: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
-        let CallAttempt { checked, grant, slot, time_limit, deadline, labels, caller, host, .. } = attempt;
+        let CallAttempt {
+            checked, grant, slot, time_limit, deadline, labels, withheld, caller, host, ..
+        } = attempt;
         let requests = self.hosts.as_ref().zip(host.http_client.as_ref());
         let (port, mut asks) = requests.map(|_| HttpPort::open()).unzip();
         let runner =
@@ -68,6 +70,7 @@ impl Backend for GuestTool {
             stdin: call_frame(checked, time_limit)?,
             mounts: grant.mounts.to_vec(),
             used: labels.used().clone(),
+            withheld: withheld.cloned(),
             memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
             time_limit,
             deadline,
@@ -155,6 +158,14 @@ fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<Tool
                 rule: format!("protect.paths[\"{pattern}\"]"),
                 subject: path,
                 hint: format!("`{pattern}` is protected at any depth; choose another path"),
+            },
+            Violation::WithheldKind { path, pattern } => Denial {
+                code: DenialCode::KindWithheld,
+                rule: "flow[write:protected]".to_owned(),
+                subject: path,
+                hint: format!(
+                    "`{pattern}` is a protected kind, which other programs run or load; name the file in an argument of the call, so that the flow rule can decide"
+                ),
             },
             Violation::HardLink { path } => Denial {
                 code: DenialCode::HardLink,

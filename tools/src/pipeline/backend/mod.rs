@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_policy::Grant;
+use portcullis_policy::{Grant, ProtectedKinds};
 use portcullis_types::{ToolArgs, ToolError, ToolOutput, async_trait};
 
 use super::{Host, PendingRecord, check::Checked};
@@ -124,6 +124,8 @@ pub(crate) struct CallAttempt<'a> {
     pub(super) time_limit: Duration,
     pub(super) deadline: Instant,
     pub(super) labels: &'a RunningCallLabels,
+    /// The protected kinds, if a guest of the call must not write any.
+    pub(super) withheld: Option<&'a Arc<ProtectedKinds>>,
     /// Whether an approver has approved of the call, its steps' grants in view.
     pub(super) is_approved: bool,
     pub(super) caller: &'a Caller,

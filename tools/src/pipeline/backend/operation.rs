@@ -72,7 +72,8 @@ impl Backend for WebFetch {
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt { checked, caller, host, .. } = attempt;
         let context = context(attempt, pending);
-        let ran = self.run(host.operation_steps.as_ref(), checked.args.value(), context, caller).await;
+        let (steps, robots) = (host.operation_steps.as_ref(), host.policy.egress().robots);
+        let ran = self.run(steps, checked.args.value(), robots, context, caller).await;
         Ok(AttemptOutcome::once(ran))
     }
 }
@@ -113,6 +114,7 @@ fn context(attempt: CallAttempt<'_>, pending: &PendingRecord) -> OperationContex
     let CallAttempt { checked, slot, time_limit, deadline, is_approved, caller, .. } = attempt;
     OperationContext {
         operation_id: pending.call.operation_id.clone(),
+        call_id: checked.call.id.clone(),
         is_approved,
         time_limit,
         deadline,

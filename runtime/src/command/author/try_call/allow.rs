@@ -4,7 +4,7 @@
 use portcullis_tools::{
     PolicyFiles,
     policy::{
-        Approval, CallRequest, GrantedMount, ProfileName, RequestedSubject, RunFacts, ToolFacts,
+        Approval, CallRequest, GrantedMount, HostRule, ProfileName, RequestedSubject, RunFacts, ToolFacts,
         WorkspaceSecurityPolicy,
     },
 };
@@ -18,13 +18,13 @@ const MAX_PROFILES: usize = 64;
 /// Policy lines that would allow a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AllowLines {
-    /// The header of the entry that they belong to.
+    /// The header of the section that they belong to.
     pub(super) section: String,
-    /// Whether the policy has the entry. Only the lines must be added then.
+    /// Whether the policy has the section. Only the lines must be added then.
     pub(super) is_there: bool,
     /// The lines.
     pub(super) lines: Vec<String>,
-    /// The whole entry, for a policy without it.
+    /// The whole section, for a policy without it.
     pub(super) text: String,
 }
 
@@ -41,13 +41,66 @@ pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: RefusedCall
     candidates(&policy).into_iter().find_map(|keys| {
         let edited = entry::put(files.operator_text(), &refused.tool.name, &keys);
         let policy = files.clone().with_operator_text(edited.text).load(tier).ok()?;
-        allows(&policy, refused).then(|| AllowLines {
-            section: format!("[tools.{}]", refused.tool.name),
-            is_there: edited.is_there,
-            lines: keys.iter().map(|(name, value)| format!("{name} = {value}")).collect(),
-            text: entry::section(&refused.tool.name, &keys),
-        })
+        allows(&policy, refused)
+            .then(|| AllowLines::of(("tools", refused.tool.name.as_str()), edited.is_there, &keys))
     })
+}
+
+/// The lines that would let the call's requests reach its addresses: the host in the tool's profile where that may have
+/// hosts, else in a profile of the tool's own. None if no such lines would.
+pub(super) fn host_lines(
+    files: &PolicyFiles,
+    tier: SandboxTier,
+    refused: RefusedCall<'_>,
+) -> Option<Vec<AllowLines>> {
+    let policy = files.load(tier).ok()?;
+    let tool = refused.tool.name.as_str();
+    let own = policy.describe(refused.tool).profile;
+    let hosts = |profile: &ProfileName| {
+        let granted = policy.network_of(profile).into_iter().flat_map(|network| &network.hosts);
+        let mut hosts: Vec<String> = granted.map(HostRule::to_string).collect();
+        hosts.extend(refused.subjects.iter().filter_map(host_of).map(|rule| rule.to_string()));
+        let hosts: Vec<String> = hosts.iter().map(|host| entry::quoted(host)).collect();
+        vec![("hosts", format!("[{}]", hosts.join(", ")))]
+    };
+    let in_its_profile = vec![(("profiles", own.as_str()), hosts(&own))];
+    let in_one_of_its_own = vec![
+        (("profiles", tool), hosts(&ProfileName::nothing())),
+        (("tools", tool), vec![("profile", entry::quoted(tool))]),
+    ];
+    [in_its_profile, in_one_of_its_own].into_iter().find_map(|tables| {
+        let mut text = files.operator_text().to_owned();
+        let mut lines = Vec::new();
+        for (table, keys) in &tables {
+            let edited = entry::put_into(&text, *table, keys);
+            lines.push(AllowLines::of(*table, edited.is_there, keys));
+            text = edited.text;
+        }
+        let policy = files.clone().with_operator_text(text).load(tier).ok()?;
+        let request =
+            CallRequest { tool: refused.tool, subjects: refused.subjects, run: &RunFacts::default() };
+        // Whether the call is asked about is another matter: it was refused for where it goes.
+        policy.authorize(&request).is_ok().then_some(lines)
+    })
+}
+
+/// The rule for the host of an address.
+fn host_of(subject: &RequestedSubject) -> Option<HostRule> {
+    let RequestedSubject::Url { url, .. } = subject else { return None };
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    format!("{scheme}://{authority}").parse().ok()
+}
+
+impl AllowLines {
+    fn of((table, name): (&str, &str), is_there: bool, keys: &[EntryKey]) -> Self {
+        Self {
+            section: format!("[{table}.{name}]"),
+            is_there,
+            lines: keys.iter().map(|(name, value)| format!("{name} = {value}")).collect(),
+            text: entry::section((table, name), keys),
+        }
+    }
 }
 
 fn allows(policy: &WorkspaceSecurityPolicy, refused: RefusedCall<'_>) -> bool {

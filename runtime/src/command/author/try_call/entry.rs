@@ -28,12 +28,17 @@ pub(super) fn granting(files: PolicyFiles, tool: &str, profile: &str) -> Result<
 
 /// Sets keys in a tool's entry, replacing existing ones, or appends an entry.
 pub(super) fn put(text: &str, tool: &ToolName, keys: &[EntryKey]) -> EditedPolicy {
-    let headers = [format!("[tools.{tool}]"), format!("[tools.\"{tool}\"]")];
+    put_into(text, ("tools", tool.as_str()), keys)
+}
+
+/// Sets keys in the table of this name below this one, replacing existing ones, or appends the table.
+pub(super) fn put_into(text: &str, (table, name): (&str, &str), keys: &[EntryKey]) -> EditedPolicy {
+    let headers = [format!("[{table}.{name}]"), format!("[{table}.\"{name}\"]")];
     let is_header = |line: &str| headers.iter().any(|header| bare(line) == *header);
     let lines: Vec<&str> = text.lines().collect();
     let Some(start) = lines.iter().position(|line| is_header(line)) else {
         return EditedPolicy {
-            text: format!("{}\n\n{}", text.trim_end(), section(tool, keys)),
+            text: format!("{}\n\n{}", text.trim_end(), section((table, name), keys)),
             is_there: false,
         };
     };
@@ -53,9 +58,9 @@ pub(super) fn put(text: &str, tool: &ToolName, keys: &[EntryKey]) -> EditedPolic
     EditedPolicy { text: all.join("\n"), is_there: true }
 }
 
-/// A new entry with these keys.
-pub(super) fn section(tool: &ToolName, keys: &[EntryKey]) -> String {
-    let mut section = format!("[tools.{tool}]\n");
+/// A new table with these keys.
+pub(super) fn section((table, name): (&str, &str), keys: &[EntryKey]) -> String {
+    let mut section = format!("[{table}.{name}]\n");
     for (name, value) in keys {
         section.push_str(&format!("{name} = {value}\n"));
     }

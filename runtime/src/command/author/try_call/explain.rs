@@ -2,7 +2,7 @@
 
 use portcullis_tools::{
     PolicyFiles, RegisteredTool, ToolRegistry, ToolResult,
-    audit::{self, Event, Row, SubjectKind},
+    audit::{self, Confinement, Event, Row, SubjectKind},
     policy::{CallRequest, DenialCode, RequestedSubject, RunFacts},
 };
 use portcullis_types::{GuestPath, SandboxTier, ToolError, ToolErrorKind};
@@ -25,8 +25,8 @@ pub(super) struct RefusalDetails {
 /// A change that would allow the call.
 #[derive(Debug)]
 pub(super) enum Remedy {
-    /// Lines of the policy, and the place of the policy.
-    Lines { lines: AllowLines, policy: String, is_file: bool },
+    /// Lines of the policy, section by section, and the place of the policy.
+    Lines { lines: Vec<AllowLines>, policy: String, is_file: bool },
     /// No lines would help; this is why.
     Advice(String),
 }
@@ -41,9 +41,10 @@ impl RefusalDetails {
         result: &ToolResult,
     ) -> Option<Self> {
         let error = result.outcome.as_ref().err().filter(|error| error.kind() == ToolErrorKind::Denied)?;
-        let row = row_of(registry, &result.call_id)?;
+        let row = row_of(registry, |row| *row.call_id == *result.call_id)?;
         let Some(code) = DenialCode::ALL.iter().find(|code| code.as_str() == error.code()) else {
-            return Some(Self::by_the_tool(error));
+            let of_request = Self::of_request(registry, files, tier, tool, &result.call_id);
+            return Some(of_request.unwrap_or_else(|| Self::by_the_tool(error)));
         };
         let subjects = subjects(tool, &row);
         let request = CallRequest { tool: tool.facts(), subjects: &subjects, run: &RunFacts::default() };
@@ -63,16 +64,34 @@ impl RefusalDetails {
             }
         };
         let refused = RefusedCall { tool: tool.facts(), subjects: &subjects };
-        let lines = if entry_could_allow(*code) { allow::lines(files, tier, refused) } else { None };
-        let remedy = match lines {
-            Some(lines) => Remedy::Lines {
-                lines,
-                policy: files.operator_name().to_owned(),
-                is_file: files.operator_path().is_some(),
-            },
-            None => Remedy::Advice(advice(*code, tool)),
-        };
+        let remedy = Remedy::of(files, tier, *code, tool, refused);
         Some(Self { code: error.code().to_owned(), rule, subject, remedy })
+    }
+
+    /// The refusal of the tool's last request, which has a row of its own: the tool reports it as its own error.
+    fn of_request(
+        registry: &ToolRegistry,
+        files: &PolicyFiles,
+        tier: SandboxTier,
+        tool: &RegisteredTool,
+        call_id: &str,
+    ) -> Option<Self> {
+        let row = row_of(registry, |row| {
+            row.operation_id.as_deref() == Some(call_id) && row.confinement == Some(Confinement::Egress)
+        })?;
+        let code = DenialCode::ALL.into_iter().find(|code| Some(code.as_str()) == row.code.as_deref())?;
+        let subjects: Vec<RequestedSubject> = row
+            .subjects
+            .iter()
+            .map(|it| RequestedSubject::Url { argument: it.argument.to_string(), url: it.value.to_string() })
+            .collect();
+        let refused = RefusedCall { tool: tool.facts(), subjects: &subjects };
+        Some(Self {
+            code: code.as_str().to_owned(),
+            rule: row.rule.as_deref().map(str::to_owned),
+            subject: row.subjects.first().map(|subject| subject.value.to_string()),
+            remedy: Remedy::of(files, tier, code, tool, refused),
+        })
     }
 
     /// The refusal by the tool itself: its own error `denied`, or a path without a role that the sandbox
@@ -89,10 +108,37 @@ impl RefusalDetails {
     }
 }
 
-/// The call's final row, which is recorded before the result is returned.
-fn row_of(registry: &ToolRegistry, call_id: &str) -> Option<Row> {
+impl Remedy {
+    /// The lines that would allow the call, else why none would.
+    fn of(
+        files: &PolicyFiles,
+        tier: SandboxTier,
+        code: DenialCode,
+        tool: &RegisteredTool,
+        refused: RefusedCall<'_>,
+    ) -> Self {
+        let lines = if entry_could_allow(code) {
+            allow::lines(files, tier, refused).map(|lines| vec![lines])
+        } else if matches!(code, DenialCode::EgressNotGranted | DenialCode::HostNotGranted) {
+            allow::host_lines(files, tier, refused)
+        } else {
+            None
+        };
+        match lines {
+            Some(lines) => Self::Lines {
+                lines,
+                policy: files.operator_name().to_owned(),
+                is_file: files.operator_path().is_some(),
+            },
+            None => Self::Advice(advice(code, tool)),
+        }
+    }
+}
+
+/// The last final row of these; the row of a call is recorded before its result is returned.
+fn row_of(registry: &ToolRegistry, is_it: impl Fn(&Row) -> bool) -> Option<Row> {
     let rows = audit::rows(registry.audit().path()).filter_map(Result::ok);
-    rows.filter(|row| row.event == Event::End && &*row.call_id == call_id).last()
+    rows.filter(|row| row.event == Event::End && is_it(row)).last()
 }
 
 /// The call's subjects, from its row.
@@ -152,6 +198,9 @@ fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
         DenialCode::FlowDenied => {
             "no entry of a tool allows it: `[[flow]]` denies it after what the run has read".to_owned()
         }
+        DenialCode::KindWithheld => {
+            "give the argument that names the file a role (`#[arg(path = \"write\")]`), so that `[[flow]]` can ask about it".to_owned()
+        }
         DenialCode::HookRefused => "no entry changes what the program's own hooks refuse".to_owned(),
         DenialCode::HostNotDeclared => {
             "no policy allows it: declare the host with `hosts` in `#[tool]`, then grant it".to_owned()
@@ -168,6 +217,9 @@ fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
         }
         DenialCode::RedirectRefused => {
             "no policy leads from `https` to `http`; `[egress] max_redirects` bounds how many are followed".to_owned()
+        }
+        DenialCode::RobotsDisallowed | DenialCode::RobotsUnreadable => {
+            "no entry of a tool allows it: `[egress] robots = \"ignore\"` asks no robots.txt".to_owned()
         }
         DenialCode::CommandsNotGranted | DenialCode::ShellDisabled | DenialCode::CommandDenied => {
             "no module runs commands, whatever its entry says".to_owned()

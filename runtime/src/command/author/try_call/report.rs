@@ -8,7 +8,10 @@ use portcullis_types::ToolErrorKind;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::explain::{RefusalDetails, Remedy};
+use super::{
+    allow::AllowLines,
+    explain::{RefusalDetails, Remedy},
+};
 use crate::{
     command::{call, tools},
     error::CliError,
@@ -71,6 +74,8 @@ struct JsonRefusal<'a> {
     rule: Option<&'a str>,
     subject: Option<&'a str>,
     allow: Option<JsonLines<'a>>,
+    /// The sections beside the first, where lines of several are needed.
+    allow_also: Vec<JsonLines<'a>>,
     advice: Option<&'a str>,
 }
 
@@ -107,19 +112,25 @@ pub(super) fn show(attempt: &TriedCall, run: &str, as_json: bool) -> Result<Exit
     Ok(call::exit_code(&result.outcome))
 }
 
-fn json_refusal(refusal: &RefusalDetails) -> JsonRefusal<'_> {
-    let (allow, advice) = match &refusal.remedy {
+fn json_refusal<'a>(refusal: &'a RefusalDetails) -> JsonRefusal<'a> {
+    let (mut allow, advice): (Vec<_>, _) = match &refusal.remedy {
         Remedy::Lines { lines, policy, .. } => {
-            let (section, section_exists) = (lines.section.as_str(), lines.is_there);
-            (Some(JsonLines { policy, section, section_exists, lines: &lines.lines }), None)
+            let json = |lines: &'a AllowLines| {
+                let (section, section_exists) = (lines.section.as_str(), lines.is_there);
+                JsonLines { policy, section, section_exists, lines: &lines.lines }
+            };
+            (lines.iter().map(json).collect(), None)
         }
-        Remedy::Advice(advice) => (None, Some(advice.as_str())),
+        Remedy::Advice(advice) => (Vec::new(), Some(advice.as_str())),
     };
+    let allow_also = allow.split_off(allow.len().min(1));
+    let allow = allow.pop();
     JsonRefusal {
         code: &refusal.code,
         rule: refusal.rule.as_deref(),
         subject: refusal.subject.as_deref(),
         allow,
+        allow_also,
         advice,
     }
 }
@@ -207,17 +218,19 @@ fn refused(out: &mut String, refusal: &RefusalDetails) {
                 "a policy file (start from `portcullis policy default`, name yours with --policy FILE)"
                     .to_owned()
             };
-            // Writing to a string cannot fail.
-            let _ = if lines.is_there {
-                writeln!(
-                    out,
-                    "allow    write into the section {} of {place}:\n\n{}",
-                    lines.section,
-                    lines.lines.join("\n")
-                )
-            } else {
-                writeln!(out, "allow    add to {place}:\n\n{}", lines.text.trim_end())
-            };
+            for lines in lines {
+                // Writing to a string cannot fail.
+                let _ = if lines.is_there {
+                    writeln!(
+                        out,
+                        "allow    write into the section {} of {place}:\n\n{}",
+                        lines.section,
+                        lines.lines.join("\n")
+                    )
+                } else {
+                    writeln!(out, "allow    add to {place}:\n\n{}", lines.text.trim_end())
+                };
+            }
         }
     }
 }

@@ -1,0 +1,202 @@
+//! Protected kinds: names of files that other programs run or load, and that tools have reasons to write.
+//!
+//! A name of `[protect] paths` is never written. A protected kind is written like any other file, unless a flow rule
+//! with the sink `write:protected` asks about it or denies it.
+
+use std::{collections::BTreeSet, fmt};
+
+use portcullis_types::Access;
+use serde::{Serialize, Serializer};
+
+use crate::{
+    Grant, InvalidPattern, ProtectedPaths, RequestedSubject,
+    protect::{Pattern, fold},
+};
+
+/// The patterns of `[protect] kinds`, ready for matching: names as in [`ProtectedPaths`], and endings of names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtectedKinds {
+    names: ProtectedPaths,
+    /// Endings with their dot, folded.
+    endings: BTreeSet<String>,
+}
+
+/// One element of `[protect] kinds` or `[protect] except`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KindPattern {
+    /// A list of plain names, as in `paths`.
+    Name(Pattern),
+    /// `*.sh`: every name that ends so.
+    Ending(String),
+}
+
+impl ProtectedKinds {
+    /// Parses patterns; for callers without a policy file, such as tests of the enforcing layer.
+    ///
+    /// # Errors
+    /// [`InvalidPattern`] for the first invalid text.
+    pub fn parse<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidPattern> {
+        let patterns: Result<Vec<_>, _> = patterns.into_iter().map(KindPattern::parse).collect();
+        Ok(Self::new(patterns?))
+    }
+
+    pub(crate) fn new(patterns: impl IntoIterator<Item = KindPattern>) -> Self {
+        let mut kinds = Self { names: ProtectedPaths::new(Vec::new()), endings: BTreeSet::new() };
+        patterns.into_iter().for_each(|pattern| kinds.insert(pattern));
+        kinds
+    }
+
+    pub(crate) fn insert(&mut self, pattern: KindPattern) {
+        match pattern {
+            KindPattern::Name(name) => self.names.extend([name]),
+            KindPattern::Ending(ending) => drop(self.endings.insert(ending)),
+        }
+    }
+
+    /// Removes a pattern; returns false if it is not present.
+    pub(crate) fn remove(&mut self, pattern: &KindPattern) -> bool {
+        match pattern {
+            KindPattern::Name(name) => self.names.remove(name),
+            KindPattern::Ending(ending) => self.endings.remove(ending),
+        }
+    }
+
+    /// Whether a pattern is present.
+    pub(crate) fn has(&self, pattern: &KindPattern) -> bool {
+        match pattern {
+            KindPattern::Name(name) => self.names.has(name),
+            KindPattern::Ending(ending) => self.endings.contains(ending),
+        }
+    }
+
+    /// The patterns in folded form: names, then endings, each sorted.
+    pub fn patterns(&self) -> impl Iterator<Item = String> {
+        let endings = self.endings.iter().map(|ending| format!("*{ending}"));
+        self.names.patterns().map(str::to_owned).chain(endings)
+    }
+
+    /// The pattern that makes a path one of a protected kind: it is named by the pattern, lies below it, or is a proper
+    /// beginning of it, whose whole content appears where it is renamed or linked. `components` as for
+    /// [`ProtectedPaths::covers`].
+    pub fn covers<I>(&self, components: I) -> Option<String>
+    where
+        I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
+    {
+        let components = components.into_iter();
+        if let Some(pattern) = self.names.covers(components.clone()) {
+            return Some(pattern.to_owned());
+        }
+        if let Some(pattern) = self.names.beginning_of_protected(components.clone()) {
+            return Some(pattern.to_owned());
+        }
+        // Of a folder too: a wrong match only asks once more.
+        components
+            .into_iter()
+            .find_map(|name| self.ending_of(name.as_ref()))
+            .map(|ending| format!("*{ending}"))
+    }
+
+    fn ending_of(&self, name: &str) -> Option<&str> {
+        // Without its invisible characters, a name may end otherwise than its bytes do.
+        let folded: String = fold(name).collect();
+        self.endings.iter().find(|ending| folded.ends_with(ending.as_str())).map(String::as_str)
+    }
+}
+
+impl Serialize for ProtectedKinds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.patterns())
+    }
+}
+
+impl KindPattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidPattern> {
+        let Some(ending) = text.strip_prefix("*.") else { return Pattern::parse(text).map(Self::Name) };
+        let ending = Pattern::parse(ending)?;
+        match ending.as_str().contains('/') {
+            true => Err(InvalidPattern::Wildcard),
+            false => Ok(Self::Ending(format!(".{}", ending.as_str()))),
+        }
+    }
+}
+
+impl fmt::Display for KindPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name.as_str()),
+            Self::Ending(ending) => write!(f, "*{ending}"),
+        }
+    }
+}
+
+/// Whether a call with this grant may write a file of a protected kind: one of its arguments names such a file for
+/// writing, or none names what it writes. So a command counts, and a tool whose paths have no role.
+pub(crate) fn may_write(grant: &Grant, kinds: &ProtectedKinds) -> bool {
+    if !grant.mounts.iter().any(|mount| mount.access == Access::Write) {
+        return false;
+    }
+    let mut written = grant.subjects.iter().filter_map(|subject| match subject {
+        RequestedSubject::Path { path, access: Access::Write, .. } => Some(path),
+        RequestedSubject::Path { .. } | RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {
+            None
+        }
+    });
+    let Some(first) = written.next() else { return true };
+    std::iter::once(first).chain(written).any(|path| kinds.covers(path.below_mount().split('/')).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, pattern: Option<&str>) {
+        let kinds = ProtectedKinds::parse(["Makefile", ".github/workflows", "*.sh"]).expect("patterns");
+        assert_eq!(kinds.covers(path.split('/')).as_deref(), pattern, "{path}");
+    }
+
+    #[test]
+    fn a_kind_is_a_name_at_any_depth_or_an_ending() {
+        check("Makefile", Some("makefile"));
+        check("a/b/Makefile", Some("makefile"));
+        check(".github/workflows/ci.yml", Some(".github/workflows"));
+        check("a/run.sh", Some("*.sh"));
+        for free in ["Makefile.txt", "a/makefiles", "run.sh.txt", "sh", ".github2/x", "a/.githubs", ""] {
+            check(free, None);
+        }
+    }
+
+    #[test]
+    fn a_beginning_of_a_kind_brings_its_content_along() {
+        check(".github", Some(".github/workflows"));
+        check("a/.GITHUB", Some(".github/workflows"));
+        check(".github/other", None);
+    }
+
+    #[test]
+    fn disguises_do_not_help() {
+        check("MAKEFILE", Some("makefile"));
+        check("Make\u{200c}file", Some("makefile"));
+        check("run.SH", Some("*.sh"));
+        check("run.s\u{200c}h", Some("*.sh"));
+        check("run.sh\u{200c}", Some("*.sh"));
+        check("run.\u{17f}h", Some("*.sh"));
+        check("x/../Makefile", Some("makefile"));
+    }
+
+    #[test]
+    fn an_ending_is_the_only_wildcard() {
+        for (text, error) in [
+            ("*", InvalidPattern::Wildcard),
+            ("*.", InvalidPattern::Empty),
+            ("*.*", InvalidPattern::Wildcard),
+            ("a/*.sh", InvalidPattern::Wildcard),
+            ("*.sh/x", InvalidPattern::Wildcard),
+            ("**.sh", InvalidPattern::Wildcard),
+            ("/etc", InvalidPattern::Absolute),
+        ] {
+            assert_eq!(ProtectedKinds::parse([text]), Err(error), "{text}");
+        }
+        assert_eq!(ProtectedKinds::parse(["*.SH", "a"]), ProtectedKinds::parse(["a", "*.sh", "*.sh"]));
+    }
+}
