@@ -217,6 +217,32 @@ async fn a_tool_without_a_granted_host_has_no_network() {
 }
 
 #[tokio::test]
+async fn the_row_of_a_request_has_each_address_on_its_way() {
+    let server = serve(|path| match path {
+        "/a?q=1" => server::redirect("/b"),
+        "/b" => server::redirect("/c#part"),
+        "/c" => server::answer("text/plain", b"arrived"),
+        _ => server::redirect("http://127.0.0.1:9/"),
+    });
+    let (world, registry) = requests(&server).await;
+    let origin = origin(&server);
+    let went = |path: &str| {
+        let row = world.rows().into_iter().rfind(|row| &*row.subjects[0].value == format!("{origin}{path}"));
+        let row = row.expect("a row");
+        let dialled = format!("{ADDRESS}:{}", server.port());
+        assert!(row.requests.iter().all(|it| it.address.as_deref() == Some(&dialled)), "{row:?}");
+        let urls = row.requests.iter().map(|it| it.url.strip_prefix(&origin).unwrap_or("other").to_owned());
+        urls.collect::<Vec<_>>()
+    };
+    let said = ask(&registry, json!({"url": format!("{origin}/a?q=1")})).await;
+    assert_eq!(said[0]["code"], Value::Null, "{said:?}");
+    assert_eq!(went("/a?q=1"), ["/c", "/b", "/a?q=1"]);
+    // The target of a refused redirect was not requested.
+    ask(&registry, json!({"url": format!("{origin}/away")})).await;
+    assert_eq!(went("/away"), ["/away"]);
+}
+
+#[tokio::test]
 async fn requests_and_open_responses_of_a_call_are_bounded() {
     let server = serve(|_| server::answer("text/plain", &[b'x'; 1000]));
     let (_world, registry) = requests(&server).await;
@@ -313,7 +339,10 @@ async fn cancelling_the_call_closes_the_connection() {
     is_closed.recv().await.expect("is closed");
     let request =
         world.rows().into_iter().find(|row| row.confinement.is_some_and(|it| it.as_str() == "egress"));
-    let code = request.and_then(|row| row.code).expect("an end");
+    let request = request.expect("a row");
+    let dialled = request.requests[0].address.as_deref();
+    assert_eq!(dialled, Some(format!("{ADDRESS}:{port}").as_str()), "also of a request that was given up");
+    let code = request.code.expect("an end");
     // By whichever saw the cancellation first: the client, or the call that dropped it.
     assert!(matches!(&*code, "cancelled" | "caller_gone"), "{code}");
 }

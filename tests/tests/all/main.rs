@@ -10,6 +10,7 @@ mod embedding;
 mod files;
 mod flow;
 mod flow_attacks;
+mod flow_kinds;
 mod guest_http;
 mod hints;
 mod hostile;

@@ -5,6 +5,7 @@ mod connections;
 mod hostile;
 mod pdf;
 mod proxy;
+mod robots;
 mod search;
 mod secrets;
 pub(crate) mod server;
@@ -13,7 +14,7 @@ mod tls;
 use std::{fs, sync::Arc};
 
 use portcullis_testing::{CallOutcome, World, approving};
-use portcullis_tools::{Caller, ToolRegistry, new_call};
+use portcullis_tools::{Caller, ToolRegistry, native::Capability, new_call};
 use portcullis_types::{Content, ToolErrorKind};
 use serde_json::{Value, json};
 use server::Server;
@@ -72,22 +73,42 @@ async fn a_page_becomes_markdown_and_each_step_has_its_rows() {
         shown,
         [
             row("web_fetch", "Nothing", "begin"),
+            // There is no `robots.txt`.
+            row("web_fetch_request", "Web", "begin"),
+            row("web_fetch_request", "Web", "end"),
             row("web_fetch_request", "Web", "begin"),
             row("web_fetch_request", "Web", "end"),
             row("web_fetch_read", "Nothing", "end"),
             row("web_fetch", "Nothing", "end"),
         ]
     );
-    let request = &rows[2];
+    assert_eq!(&*rows[2].subjects[0].value, server.url("/robots.txt"));
+    let request = &rows[4];
+    let address = format!("127.0.0.1:{}", server.port());
+    let went: Vec<_> = request.requests.iter().map(|it| (&*it.url, it.address.as_deref())).collect();
+    assert_eq!(went, [(server.url("/gates").as_str(), Some(address.as_str()))]);
+    assert!(rows[3].requests.is_empty(), "before it is made");
     assert_eq!(request.confinement.map(|it| it.as_str()), Some("egress"));
     let posture = request.posture.as_deref().expect("proven");
     assert!(posture.contains("landlock=") && posture.contains("seccomp=enforced"), "{posture}");
     assert!(
-        rows[3].mounts.is_empty() && rows[3].labels.iter().any(|label| &**label == "web"),
+        rows[5].mounts.is_empty() && rows[5].labels.iter().any(|label| &**label == "web"),
         "{:?}",
-        rows[3]
+        rows[5]
     );
     assert!(rows.iter().all(|row| row.operation_id == rows[0].operation_id));
+}
+
+#[tokio::test]
+async fn the_capability_to_fetch_is_the_tool() {
+    let server = Server::start(|_| server::html("<p>fetched"));
+    let world = world(&server);
+    let builder = world.builder().await.expect("bootstraps");
+    let registry = builder.capability(Capability::WebFetch).capability(Capability::CurrentTime).build();
+    let registry = registry.expect("builds");
+    assert_eq!(fetch(&registry, &server.url("/")).await.text(), "fetched");
+    let named = registry.tools().iter().filter(|tool| tool.decl().name == "web_fetch").count();
+    assert_eq!(named, 1, "it is not added once more");
 }
 
 #[tokio::test]

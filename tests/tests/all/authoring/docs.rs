@@ -3,7 +3,8 @@
 
 use std::{fs, path::Path};
 
-use portcullis_types::{CallFrame, FRAME_VERSION, GuestFrame};
+use portcullis_testing::World;
+use portcullis_types::{CallFrame, FRAME_VERSION, GuestFrame, HttpAnswer, HttpRequestHead};
 
 use super::{Author, sdk};
 
@@ -167,6 +168,42 @@ fn the_frames_of_the_document_are_frames() {
         }
     }
     assert_eq!((calls, frames), (1, 5));
+}
+
+/// The program is compiled and run as a doc example of the SDK.
+#[test]
+fn the_requests_of_the_document_are_the_sdks() {
+    let docs = include_str!("../../../../sdk/src/http.rs");
+    let compiled: Vec<&str> = docs.lines().filter_map(|line| line.strip_prefix("//! ")).collect();
+    let shown = blocks(&document(), "rust");
+    let program = shown.iter().find(|block| block.contains("http::get")).expect("shown");
+    for line in program.lines().filter(|line| !line.is_empty()) {
+        assert!(compiled.contains(&line), "the SDK's documentation lacks `{line}`");
+    }
+    let document = document();
+    let request = blocks(&document, "json request").join("\n");
+    serde_json::from_str::<HttpRequestHead>(&request).expect("a request");
+    let answers = blocks(&document, "json answer").join("\n");
+    let answers: Vec<HttpAnswer> =
+        answers.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert!(matches!(answers[..], [HttpAnswer::Ok(_), HttpAnswer::Error(_)]), "{answers:?}");
+}
+
+/// A module with the imports of the document can be linked, and one with others cannot.
+#[tokio::test]
+async fn the_imports_of_the_document_are_the_hosts() {
+    let imports = blocks(&document(), "wat").join("\n");
+    let module = |imports: &str| {
+        let text = format!("(module {imports} (memory (export \"memory\") 1) (func (export \"_start\")))");
+        wat::parse_str(text).expect("a module")
+    };
+    let registry = World::new().registry().await;
+    let runner = registry.runner().expect("guests can run");
+    runner.load(&module(&imports)).expect("links");
+    assert_eq!(imports.matches("(import \"portcullis_http\"").count(), 4);
+    for (text, other) in [("\"close\"", "\"end\""), ("(param $len i32)", "(param $len i64)")] {
+        runner.load(&module(&imports.replace(text, other))).expect_err("no such function");
+    }
 }
 
 #[test]

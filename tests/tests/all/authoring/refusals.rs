@@ -8,7 +8,7 @@ use super::Author;
 
 /// Two tools: one that writes, one that is high risk.
 const PROGRAM: &str = r##"//! Two tools.
-use portcullis_sdk::{ToolError, export_tools, fs, tool};
+use portcullis_sdk::{ToolError, export_tools, fs, http, tool};
 
 /// Keeps a text.
 #[tool(tier = SideEffecting, deny_unknown)]
@@ -37,7 +37,13 @@ async fn plain() -> &'static str {
     "yes"
 }
 
-export_tools![keep, risk, unrolled, plain];
+/// Asks a server.
+#[tool(tier = ReadOnly, hosts = ["http://127.0.0.1:9"])]
+async fn reach() -> Result<String, ToolError> {
+    http::get("http://127.0.0.1:9/x?y")?.text()
+}
+
+export_tools![keep, risk, unrolled, plain, reach];
 "##;
 
 fn author() -> Author {
@@ -100,6 +106,48 @@ fn the_lines_that_a_refusal_shows_allow_the_call() {
     // does not ask.
     author.policy("");
     allowed_by_its_lines(&author, "plain", "{}", "approval_unavailable", &["approval = \"allow\""]);
+}
+
+/// The refused request has a row of its own; the tool reports it as its own error.
+#[test]
+fn a_refused_request_shows_the_lines_that_grant_its_host() {
+    let author = author();
+    let entry = "approval = \"allow\"\n";
+    let refusal = || {
+        let (answer, _) = author.tries(3, "reach", "{}", &["--json"]);
+        serde_json::from_str::<Value>(&answer).expect("JSON")["refusal"].clone()
+    };
+    author.policy(&format!("[tools.reach]\nprofile = \"Nothing\"\n{entry}"));
+    let refused = refusal();
+    assert_eq!(refused["code"], "egress_not_granted", "{refused}");
+    assert_eq!(refused["subject"], "http://127.0.0.1:9/x?y");
+    let hosts = "hosts = [\"http://127.0.0.1:9\"]";
+    assert_eq!(
+        (&refused["allow"]["section"], &refused["allow"]["lines"]),
+        (&json!("[profiles.reach]"), &json!([hosts]))
+    );
+    let also = &refused["allow_also"][0];
+    assert_eq!(
+        (&also["section"], &also["section_exists"], &also["lines"]),
+        (&json!("[tools.reach]"), &json!(true), &json!(["profile = \"reach\""]))
+    );
+    let (_, said) = author.tries(3, "reach", "{}", &[]);
+    assert!(said.contains(&format!("[profiles.reach]\n{hosts}")), "{said}");
+
+    // With a profile of its own, one line of that is enough.
+    author.policy(&format!(
+        "[profiles.Reach]\nhosts = [\"https://a.example\"]\n[tools.reach]\nprofile = \"Reach\"\n{entry}"
+    ));
+    let refused = refusal();
+    assert_eq!((&refused["code"], &refused["allow_also"]), (&json!("host_not_granted"), &json!([])));
+    assert_eq!(refused["allow"]["lines"], json!(["hosts = [\"https://a.example\", \"http://127.0.0.1:9\"]"]));
+
+    // The lines do grant the host: what refuses now is its address.
+    author.policy(&format!("[profiles.reach]\n{hosts}\n[tools.reach]\nprofile = \"reach\"\n{entry}"));
+    let refused = refusal();
+    assert_eq!((&refused["code"], &refused["allow"]), (&json!("address_not_public"), &Value::Null));
+    let advice = refused["advice"].as_str().unwrap_or_default();
+    assert!(advice.contains("allow_private"), "{refused}");
 }
 
 #[test]

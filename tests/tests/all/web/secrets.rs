@@ -27,6 +27,8 @@ pub(super) fn world(authority: &Authority, servers: &[&TlsServer], from: &str) -
         .with_shared_modules()
         .with_policy_edit("hosts = [\"https://*\"]", &format!("hosts = {hosts}"))
         .with_policy_edit("allow_private = []", &format!("allow_private = {endpoints}\nca = \"ca.pem\""))
+        // One request for each fetch, whose redirects the client follows itself.
+        .with_policy_edit("robots        = \"obey\"", "robots        = \"ignore\"")
         .with_policy(&format!(
             "[secrets.api]\nfrom = \"{from}\"\nhosts = [\"{}\"]\nheader = \"Authorization: Bearer {{secret}}\"\n\
              tools = [\"web_fetch\"]\n",

@@ -18,11 +18,18 @@ pub(crate) struct Server {
     taken: AtomicUsize,
 }
 
+/// Whether a server has a `robots.txt`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RobotsFile {
+    Absent,
+    Served,
+}
+
 /// The bytes to send; none to keep the connection open without a word.
 pub(crate) type Reply = Option<Vec<u8>>;
 
 impl Server {
-    /// Starts it. `reply` gets the path of a request.
+    /// Starts it. `reply` gets the path of a request. There is no `robots.txt`, and requests of it do not count.
     pub(crate) fn start(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_at(TcpListener::bind("127.0.0.1:0").expect("a free port"), reply)
     }
@@ -32,13 +39,26 @@ impl Server {
         listener: TcpListener,
         reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
     ) -> Self {
+        Self::serve_at(listener, RobotsFile::Absent, reply)
+    }
+
+    /// Starts it with a `robots.txt` that `reply` gives, and whose requests count.
+    pub(crate) fn with_robots(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
+        Self::serve_at(TcpListener::bind("127.0.0.1:0").expect("a free port"), RobotsFile::Served, reply)
+    }
+
+    fn serve_at(
+        listener: TcpListener,
+        robots: RobotsFile,
+        reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let port = listener.local_addr().expect("an address").port();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (noted, reply) = (Arc::clone(&seen), Arc::new(reply));
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
                 let (noted, reply) = (Arc::clone(&noted), Arc::clone(&reply));
-                thread::spawn(move || serve(connection, &noted, &*reply));
+                thread::spawn(move || serve(connection, &noted, robots, &*reply));
             }
         });
         Self { port, seen, taken: AtomicUsize::new(0) }
@@ -83,6 +103,7 @@ impl Server {
 fn serve(
     mut connection: TcpStream,
     noted: &Mutex<Vec<String>>,
+    robots: RobotsFile,
     reply: &(dyn Fn(&str) -> Reply + Send + Sync),
 ) {
     let mut reader = BufReader::new(connection.try_clone().expect("clones"));
@@ -99,6 +120,10 @@ fn serve(
     }
     let request = head + &String::from_utf8_lossy(&body);
     let path = request.split(' ').nth(1).unwrap_or("/").to_owned();
+    if path == "/robots.txt" && robots == RobotsFile::Absent {
+        drop(connection.write_all(&status("404 Not Found").unwrap_or_default()));
+        return;
+    }
     noted.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     match reply(&path) {
         // The client may have gone.
