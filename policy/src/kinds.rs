@@ -75,9 +75,8 @@ impl ProtectedKinds {
         self.names.patterns().map(str::to_owned).chain(endings)
     }
 
-    /// The pattern that makes a path one of a protected kind: it is named by the pattern, lies below it, or is a proper
-    /// beginning of it, whose whole content appears where it is renamed or linked. `components` as for
-    /// [`ProtectedPaths::covers`].
+    /// The pattern that makes a path one of a protected kind: the path is named by the pattern, or lies below it.
+    /// `components` as for [`ProtectedPaths::covers`].
     pub fn covers<I>(&self, components: I) -> Option<String>
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
@@ -86,14 +85,20 @@ impl ProtectedKinds {
         if let Some(pattern) = self.names.covers(components.clone()) {
             return Some(pattern.to_owned());
         }
-        if let Some(pattern) = self.names.beginning_of_protected(components.clone()) {
-            return Some(pattern.to_owned());
-        }
         // Of a folder too: a wrong match only asks once more.
         components
             .into_iter()
             .find_map(|name| self.ending_of(name.as_ref()))
             .map(|ending| format!("*{ending}"))
+    }
+
+    /// The pattern of which a path ends in a proper beginning, as `.github` does for `.github/workflows`. Making such a
+    /// folder is harmless; renaming or linking one brings its whole content along.
+    pub fn begun_by<I>(&self, components: I) -> Option<&str>
+    where
+        I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
+    {
+        self.names.beginning_of_protected(components)
     }
 
     fn ending_of(&self, name: &str) -> Option<&str> {
@@ -142,7 +147,11 @@ pub(crate) fn may_write(grant: &Grant, kinds: &ProtectedKinds) -> bool {
         }
     });
     let Some(first) = written.next() else { return true };
-    std::iter::once(first).chain(written).any(|path| kinds.covers(path.below_mount().split('/')).is_some())
+    std::iter::once(first).chain(written).any(|path| {
+        let below = path.below_mount().split('/');
+        // What an argument names may be a folder that is moved there.
+        kinds.covers(below.clone()).is_some() || kinds.begun_by(below).is_some()
+    })
 }
 
 #[cfg(test)]
@@ -168,9 +177,16 @@ mod tests {
 
     #[test]
     fn a_beginning_of_a_kind_brings_its_content_along() {
-        check(".github", Some(".github/workflows"));
-        check("a/.GITHUB", Some(".github/workflows"));
-        check(".github/other", None);
+        let kinds = ProtectedKinds::parse(["Makefile", ".github/workflows", "*.sh"]).expect("patterns");
+        for (path, pattern) in [
+            (".github", Some(".github/workflows")),
+            ("a/.GITHUB", Some(".github/workflows")),
+            (".github/other", None),
+            (".github/workflows", None),
+        ] {
+            assert_eq!(kinds.begun_by(path.split('/')), pattern, "{path}");
+        }
+        check(".github", None);
     }
 
     #[test]

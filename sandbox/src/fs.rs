@@ -437,11 +437,8 @@ impl GuestFs {
     /// as a prepared folder renamed to `.git`. A file there is refused too: Git reads a file `.git` as the
     /// repository's location.
     fn refuse_stand_in(&mut self, preopen: usize, below: &[String]) -> PathVerdict {
-        if !self.protection.paths.is_prefix_of_protected(below) {
-            return Ok(());
-        }
-        let pattern = below.last().cloned().unwrap_or_default();
-        let violation = Violation::Protected { path: self.guest_path(preopen, below), pattern };
+        let path = || self.guest_path(preopen, below);
+        let Some(violation) = self.protection.violation_of_stand_in(below, path) else { return Ok(()) };
         self.violation.get_or_insert(violation);
         Err(Errno::PERM)
     }

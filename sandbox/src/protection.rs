@@ -5,7 +5,7 @@ use std::{os::fd::BorrowedFd, sync::Arc};
 
 use portcullis_policy::{ProtectedKinds, ProtectedPaths};
 
-use super::{repository, path_verdict::Violation};
+use super::{path_verdict::Violation, repository};
 
 /// What holds for the writes of one call.
 #[derive(Debug, Clone)]
@@ -29,6 +29,21 @@ impl Protection {
             return Some(Violation::Protected { path: path(), pattern });
         }
         let pattern = self.withheld.as_ref()?.covers(below)?;
+        Some(Violation::WithheldKind { path: path(), pattern })
+    }
+
+    /// The violation of giving a path to something with content of its own: the path is the beginning of a pattern, so
+    /// that the content would appear at names that must not be written.
+    pub(super) fn violation_of_stand_in(
+        &self,
+        below: &[String],
+        path: impl FnOnce() -> String,
+    ) -> Option<Violation> {
+        if self.paths.is_prefix_of_protected(below) {
+            let pattern = below.last().cloned().unwrap_or_default();
+            return Some(Violation::Protected { path: path(), pattern });
+        }
+        let pattern = self.withheld.as_ref()?.begun_by(below)?.to_owned();
         Some(Violation::WithheldKind { path: path(), pattern })
     }
 }

@@ -40,7 +40,7 @@ async fn plain() -> &'static str {
 /// Asks a server.
 #[tool(tier = ReadOnly, hosts = ["http://127.0.0.1:9"])]
 async fn reach() -> Result<String, ToolError> {
-    http::get("http://127.0.0.1:9/x?y")?.text()
+    Ok(http::get("http://127.0.0.1:9/x?y")?.text()?)
 }
 
 export_tools![keep, risk, unrolled, plain, reach];

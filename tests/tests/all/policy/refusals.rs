@@ -38,7 +38,7 @@ async fn a_policy_with_a_fault_is_refused_with_file_line_and_key() {
         ("[profiles.P]\nnetwork = [\"*\"]", "profiles.P.network", "unknown key"),
         (
             "[[flow]]\nafter = [\"vault\"]\nthen = [\"shell\"]\napproval = \"ask\"\nalways = true",
-            "flow[2].always",
+            "flow[3].always",
             "unknown key",
         ),
         ("[sandbox.container.mounts]\nx = \"x\"", "sandbox.container.mounts", "unknown key"),

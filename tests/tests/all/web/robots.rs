@@ -151,7 +151,8 @@ async fn only_an_answer_of_the_host_allows_its_pages() {
             "/robots.txt" => answer(),
             _ => server::html("<p>a page"),
         });
-        let registry = world(&server).registry().await;
+        let world = world(&server);
+        let registry = world.registry().await;
         let fetched = fetch(&registry, &server.url("/")).await;
         match expected {
             Ok(()) => assert_eq!(fetched.text(), "a page", "{name}"),
@@ -198,7 +199,8 @@ async fn a_host_out_of_reach_is_told_as_such() {
     let port =
         TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address").port();
     let gone = Server::named(port);
-    let registry = world(&gone).registry().await;
+    let world = world(&gone);
+    let registry = world.registry().await;
     let failed = fetch(&registry, &gone.url("/")).await;
     assert_eq!(failed.error().code(), "connect_failed", "{failed:?}");
     fetch(&registry, "http://other.test/").await.refused(ToolErrorKind::Denied, "host_not_granted");
@@ -213,7 +215,8 @@ async fn a_long_file_is_read_to_its_bound() {
         "/robots.txt" => file(&format!("{rules}{filler}disallow: /late\n")),
         _ => server::html("<p>a page"),
     });
-    let registry = world(&server).registry().await;
+    let world = world(&server);
+    let registry = world.registry().await;
     assert_eq!(fetch(&registry, &server.url("/late")).await.text(), "a page");
     fetch(&registry, &server.url("/private")).await.refused(ToolErrorKind::Denied, "robots_disallowed");
 }
@@ -236,7 +239,8 @@ async fn a_hostile_file_ends_within_the_call() {
     });
     for number in 0..files.len() {
         index.store(number, Ordering::SeqCst);
-        let registry = world(&server).registry().await;
+        let world = world(&server);
+        let registry = world.registry().await;
         let fetched = fetch(&registry, &server.url(&format!("/{}", "a".repeat(7_000)))).await;
         let code = fetched.0.outcome.as_ref().err().map(|error| error.code().to_owned());
         assert!(
