@@ -7,7 +7,7 @@ use hyper::body::{Body as _, Incoming};
 use tokio::time::timeout;
 
 use crate::{
-    ContentCoding, Credential, FetchError, RequestLimits, Request,
+    ContentCoding, Credential, FetchError, Request, RequestLimits,
     connection::Connection,
     decode::Decoder,
     pool::{Pool, PoolKey},

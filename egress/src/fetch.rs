@@ -11,11 +11,11 @@ use tokio::time::timeout;
 use url::Url;
 
 use crate::{
-    ContentCoding, Credential, FetchError, Judge, RequestLimits, Request, Response,
+    ContentCoding, Credential, FetchError, Judge, Request, RequestLimits, Response,
     connection::Connection,
     exchange::{self, BodyReader, Form, Head, outgoing},
-    pool::{Pool, PoolKey},
     parts,
+    pool::{Pool, PoolKey},
     proxy::Proxy,
     redact, redirect,
     resolve::Resolver,

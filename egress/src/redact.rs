@@ -5,7 +5,6 @@
 //! hexadecimal and UTF-16. Each form may have bytes that are escaped as in URLs, JSON, HTML or a string
 //! literal. This protects against careless servers. A server that wants to pass its own secret on can write
 //! it in another form.
-//! catches careless servers. A server that wants to pass its own secret on can write it in another way.
 
 use std::ops::Range;
 

@@ -80,7 +80,11 @@ impl<'c> Route<'c> {
         Ok((address, tcp))
     }
 
-    async fn dial(&self, target: &Target, limits: &RequestLimits) -> Result<(SocketAddr, TcpStream), FetchError> {
+    async fn dial(
+        &self,
+        target: &Target,
+        limits: &RequestLimits,
+    ) -> Result<(SocketAddr, TcpStream), FetchError> {
         match self.proxy {
             None => dial(&target.host, target.port, &self.addresses, limits).await,
             Some(proxy) => dial(&proxy.host, proxy.port, &self.addresses, limits).await,

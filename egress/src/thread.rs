@@ -34,12 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     EgressError, FetchError, Judge, NameSettings, Request, Response, TrustedRoots, TunnelEnd, TunnelLimits,
-    TunnelWatch, Url, dial,
-    fetch::Client,
-    pool::Pool,
-    proxy::Proxy,
-    resolve::Resolver,
-    tunnel,
+    TunnelWatch, Url, dial, fetch::Client, pool::Pool, proxy::Proxy, resolve::Resolver, tunnel,
 };
 
 /// The settings of the threads. There is no default: each of them grants power.

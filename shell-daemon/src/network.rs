@@ -4,7 +4,6 @@
 //! The session makes the listener, sends it to the daemon and closes it. The daemon accepts on it, outside
 //! the session. Only a session with the posture `strong` has a network: elsewhere the network namespace, or
 //! another layer that bounds it, may be missing.
-//! namespace or another layer that bounds it may be missing.
 
 use std::sync::Arc;
 

@@ -165,7 +165,6 @@ pub(crate) fn binding(
 
 /// The origin of an address in one form for all spellings, with international names as Punycode. `None` for
 /// other subjects.
-/// subjects.
 fn origin(subject: &RequestedSubject) -> Option<String> {
     let RequestedSubject::Url { url: text, .. } = subject else { return None };
     let parse = || {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_egress::{RequestLimits, NameSettings};
+use portcullis_egress::{NameSettings, RequestLimits};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::world::{Asked, Authority, Client, Server, assert_code, loopback, ok};

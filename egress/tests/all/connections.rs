@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use portcullis_egress::{CancellationToken, RequestLimits, Method, NameSettings, Request};
+use portcullis_egress::{CancellationToken, Method, NameSettings, Request, RequestLimits};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::world::{Asked, Authority, Client, Server, assert_code, ok, read_head, redirect, send};

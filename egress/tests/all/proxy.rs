@@ -11,7 +11,8 @@ use std::{
 
 use portcullis_confine::LayerStatus;
 use portcullis_egress::{
-    CancellationToken, FetchError, RequestLimits, NameSettings, Response, StatusCode, TunnelLimits, TunnelWatch,
+    CancellationToken, FetchError, NameSettings, RequestLimits, Response, StatusCode, TunnelLimits,
+    TunnelWatch,
 };
 use rcgen::CertificateParams;
 use rustls::{ServerConnection, StreamOwned};

@@ -174,8 +174,8 @@ pub(crate) fn check_url(
     tool: &ToolName,
     url: &str,
 ) -> Result<(), Denial> {
-    let judge = RequestJudge::of(network, profile)
-        .ok_or_else(|| egress_not_granted(profile, mounts, tool, url))?;
+    let judge =
+        RequestJudge::of(network, profile).ok_or_else(|| egress_not_granted(profile, mounts, tool, url))?;
     let (_, to) = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
     judge.authority(&to)
 }

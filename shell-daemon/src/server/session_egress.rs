@@ -3,7 +3,6 @@
 //!
 //! The daemon itself connects nowhere. Its forwarders hand each connection to these threads, which can only
 //! connect.
-//! connect and can do nothing else.
 
 use std::{
     io,

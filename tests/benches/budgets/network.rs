@@ -17,8 +17,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use portcullis_egress::{
-    CancellationToken, Egress, EgressConfig, GrantKey, Judge, RequestLimits, Method, NameSettings, Refusal,
-    Request, SystemRoots, TrustedRoots, Url,
+    CancellationToken, Egress, EgressConfig, GrantKey, Judge, Method, NameSettings, Refusal, Request,
+    RequestLimits, SystemRoots, TrustedRoots, Url,
 };
 use portcullis_testing::{World, approving};
 use portcullis_tools::{

@@ -11,8 +11,8 @@ use std::{
 
 use portcullis_confine::{Canary, Requirement};
 use portcullis_egress::{
-    Credential, Egress, EgressError, EgressConfig, LazyEgress, NameSettings, SystemRoots, TrustedRoots,
-    Url, read_ca,
+    Credential, Egress, EgressConfig, EgressError, LazyEgress, NameSettings, SystemRoots, TrustedRoots, Url,
+    read_ca,
 };
 use portcullis_policy::{Grant, SecretName};
 use portcullis_types::{ToolError, chain};

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_egress::{Credential, GrantKey, Judge, RequestLimits, Method, Refusal, Url};
-use portcullis_policy::{Denial, DenialCode, Grant, UrlHost, JudgedRequest};
+use portcullis_egress::{Credential, GrantKey, Judge, Method, Refusal, RequestLimits, Url};
+use portcullis_policy::{Denial, DenialCode, Grant, JudgedRequest, UrlHost};
 
 use super::{DeclaredHosts, known_secrets::KnownSecrets};
 use crate::{audit::RecordedRequest, call::Caller};
