@@ -107,7 +107,7 @@ impl Request {
         Ok(self.header("content-type", "application/json").body(body))
     }
 
-    /// Sends the request, and waits for the head of the response. A response with any status is a success.
+    /// Sends the request, and waits for the response, whose body the host reads first. A response with any status is a success.
     ///
     /// # Errors
     /// [`HttpError`] with the host's reason: the request is not granted or not declared, or it failed.
