@@ -60,7 +60,7 @@ enum Coding {
 impl Decoder {
     /// `limit` is that of the decoded body, in bytes.
     pub(crate) fn new(coding: ContentCoding, limit: usize) -> Self {
-        let sink = Bounded { bytes: Vec::new(), limit, is_full: false };
+        let sink = Bounded { bytes: Vec::new(), taken: 0, limit, is_full: false };
         let coding = match coding {
             ContentCoding::Identity => Coding::Identity(sink),
             ContentCoding::Gzip => Coding::Gzip(Box::new(MultiGzDecoder::new(sink))),
@@ -87,7 +87,14 @@ impl Decoder {
         written.map_err(|source| self.fault(source))
     }
 
-    /// The decoded body, once the last piece was written. A compressed body that is cut off is an error.
+    /// What was decoded since the last call.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        let sink = self.sink_mut();
+        sink.taken += sink.bytes.len();
+        std::mem::take(&mut sink.bytes)
+    }
+
+    /// The rest of the decoded body, once the last piece was written. A compressed body that is cut off is an error.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>, FetchError> {
         let finished = match &mut self.coding {
             Coding::Identity(_) => Ok(()),
@@ -114,9 +121,11 @@ impl Decoder {
     }
 }
 
-/// A buffer that takes no more than its limit.
+/// A buffer that takes no more than its limit, what was taken out of it included.
 struct Bounded {
     bytes: Vec<u8>,
+    /// The bytes that were taken out before.
+    taken: usize,
     limit: usize,
     /// More was to be written.
     is_full: bool,
@@ -124,7 +133,7 @@ struct Bounded {
 
 impl Write for Bounded {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if piece.len() > self.limit - self.bytes.len() {
+        if piece.len() > self.limit - self.taken - self.bytes.len() {
             self.is_full = true;
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -188,6 +197,23 @@ mod tests {
         assert_eq!(decode(ContentCoding::Gzip, &[&bomb], 64 << 10), Err("decoded_too_large"));
         assert_eq!(decode(ContentCoding::Brotli, &[BROTLI_HELLO], 4), Err("decoded_too_large"));
         assert_eq!(decode(ContentCoding::Identity, &[b"hello"], 4), Err("decoded_too_large"));
+    }
+
+    #[test]
+    fn a_limit_counts_what_was_taken_before() {
+        let zipped = gzip(b"hello hello");
+        let (one, two) = zipped.split_at(zipped.len() / 2);
+        let mut decoder = Decoder::new(ContentCoding::Gzip, 11);
+        decoder.write(one).unwrap();
+        let mut body = decoder.take();
+        decoder.write(two).unwrap();
+        body.extend(decoder.take());
+        body.extend(decoder.finish().unwrap());
+        assert_eq!(body, b"hello hello");
+        let mut decoder = Decoder::new(ContentCoding::Identity, 6);
+        decoder.write(b"hello").unwrap();
+        assert_eq!(decoder.take(), b"hello");
+        assert_eq!(decoder.write(b"hi").unwrap_err().code(), "decoded_too_large");
     }
 
     #[test]

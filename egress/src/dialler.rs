@@ -123,6 +123,7 @@ fn start(
         landlock: settings.landlock,
         seccomp: settings.seccomp,
         ports,
+        proxy: None,
         // A machine without name servers reaches servers of its own.
         names: if needs_names { NameSettings::read_system()? } else { NameSettings::read_hosts()? },
         roots: TrustedRoots::none(),

@@ -36,6 +36,12 @@ pub enum EgressError {
         #[source]
         source: NetError,
     },
+    /// The address of the proxy cannot be used.
+    #[error("the address of the proxy cannot be used: {problem}")]
+    Proxy {
+        /// The problem.
+        problem: &'static str,
+    },
     /// No certificate is trusted, so that no `https` request could succeed.
     #[error("there is no trusted certificate: install the machine's CA certificates, or name a file as `ca`")]
     NoRoots,
@@ -123,6 +129,14 @@ pub enum FetchError {
         #[source]
         source: NetError,
     },
+    /// The host is a name, and this machine names no server to ask.
+    #[error(
+        "the name {host} cannot be resolved: /etc/resolv.conf is missing, cannot be read, or names no server"
+    )]
+    NoNameServers {
+        /// The host.
+        host: String,
+    },
     /// The name has more addresses than the limit.
     #[error("the name {host} has more than {limit} addresses")]
     TooManyAddresses {
@@ -138,6 +152,31 @@ pub enum FetchError {
         host: String,
         /// The address that was tried last.
         address: SocketAddr,
+        /// The I/O error.
+        #[source]
+        source: io::Error,
+    },
+    /// The proxy does not open a tunnel, or asks for credentials. Its words are not read.
+    #[error("the proxy answers {status} to a connection to {host}{}", missing(*status))]
+    ProxyRefused {
+        /// The host behind the proxy.
+        host: String,
+        /// The proxy's status.
+        status: u16,
+    },
+    /// The proxy's answer cannot be trusted to be the beginning of a tunnel.
+    #[error("the proxy's answer to a connection to {host} is refused: {problem}")]
+    ProxyInvalid {
+        /// The host behind the proxy.
+        host: String,
+        /// The fault.
+        problem: &'static str,
+    },
+    /// The connection to the proxy broke before it had answered.
+    #[error("the proxy broke off a connection to {host}")]
+    ProxyBroken {
+        /// The host behind the proxy.
+        host: String,
         /// The I/O error.
         #[source]
         source: io::Error,
@@ -286,8 +325,12 @@ impl FetchError {
             Self::HeaderForbidden { .. } => "header_forbidden",
             Self::RequestTooLarge { .. } => "request_too_large",
             Self::NameUnresolved { .. } => "name_unresolved",
+            Self::NoNameServers { .. } => "no_name_servers",
             Self::TooManyAddresses { .. } => "too_many_addresses",
             Self::ConnectFailed { .. } => "connect_failed",
+            Self::ProxyRefused { .. } => "proxy_refused",
+            Self::ProxyInvalid { .. } => "proxy_invalid",
+            Self::ProxyBroken { .. } => "proxy_broken",
             Self::TlsFailed { .. } => "tls_failed",
             Self::ConnectTimeout { .. } => "connect_timeout",
             Self::FirstByteTimeout { .. } => "first_byte_timeout",
@@ -309,5 +352,13 @@ impl FetchError {
             Self::NotConfined { .. } => "not_confined",
             Self::Stopped => "stopped",
         }
+    }
+}
+
+/// What a proxy that asks for credentials is missing.
+fn missing(status: u16) -> &'static str {
+    match status {
+        407 => ": it asks for credentials, and none can be configured",
+        _ => "",
     }
 }

@@ -1,117 +1,170 @@
 //! One request and its response over one connection, by HTTP/1.1.
 
-use std::pin::pin;
-
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
-use hyper::{
-    body::Incoming,
-    client::conn::http1::{Builder, SendRequest},
-};
-use hyper_util::rt::TokioIo;
+use hyper::body::{Body as _, Incoming};
 use tokio::time::timeout;
 
 use crate::{
-    ContentCoding, Credential, FetchError, Limits, Request, connection::Connection, decode::Decoder,
-    redirect, target::Target,
+    ContentCoding, Credential, FetchError, Limits, Request,
+    connection::Connection,
+    decode::Decoder,
+    pool::{Pool, PoolKey},
+    redirect,
+    target::Target,
 };
 
-/// A response.
+/// Where a connection goes after its answer: to its pool, or to its end.
+pub(crate) type Kept<'p> = Option<(&'p Pool, PoolKey)>;
+
+/// Whether the connection leads to the target itself, or to a proxy that is told the target with the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The path alone (RFC 9112, section 3.2.1).
+    Origin,
+    /// The whole address (RFC 9112, section 3.2.2).
+    Absolute,
+}
+
+/// The head of a response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Head {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// Empty for a redirect, whose body is not read.
-    pub(crate) body: Vec<u8>,
-    pub(crate) wire_bytes: usize,
     pub(crate) coding: ContentCoding,
 }
 
-/// Sends the request and reads the response, within the limits.
+/// Sends the request and reads the head of the response, within the limits.
 ///
 /// # Cancellation
-/// Dropping the future closes the connection: the future drives the connection, and no task of its own does.
-pub(crate) async fn exchange(
-    connection: Connection,
+/// The connection must be dropped with the future.
+pub(crate) async fn send(
+    connection: &mut Connection,
     target: &Target,
-    request: &Request,
-    attached: &[&Credential],
+    outgoing: http::Request<Full<Bytes>>,
     limits: &Limits,
-) -> Result<Answer, FetchError> {
-    let header_bytes = limits.header_bytes.max(LEAST_HEADER_BYTES);
-    let (sender, driver) = Builder::new()
-        .max_headers(limits.header_count)
-        .max_header_size(header_bytes)
-        .max_buf_size(header_bytes)
-        .handshake(TokioIo::new(connection.stream))
-        .await
-        .map_err(|source| fault(target, source))?;
-    let mut driver = pin!(driver);
-    let outgoing = outgoing(target, request, attached);
-    let mut answer = pin!(answer(sender, target, request, outgoing, limits));
-    let mut is_driven = true;
-    loop {
-        tokio::select! {
-            answer = &mut answer => return answer,
-            // The connection's end: the answer has the parts that came before it, or its own error.
-            _ended = &mut driver, if is_driven => is_driven = false,
-        }
-    }
-}
-
-async fn answer(
-    mut sender: SendRequest<Full<bytes::Bytes>>,
-    target: &Target,
-    request: &Request,
-    outgoing: http::Request<Full<bytes::Bytes>>,
-    limits: &Limits,
-) -> Result<Answer, FetchError> {
-    let response = match timeout(limits.first_byte, sender.send_request(outgoing)).await {
-        Ok(response) => response.map_err(|source| fault(target, source))?,
+) -> Result<(Head, Incoming), FetchError> {
+    let response = match timeout(limits.first_byte, connection.send(outgoing)).await {
+        Ok(response) => response.map_err(|source| fault(&target.host, source))?,
         Err(_elapsed) => {
             return Err(FetchError::FirstByteTimeout { host: target.host.clone(), limit: limits.first_byte });
         }
     };
-    let (head, body) = response.into_parts();
-    let answer = |body, wire_bytes, coding| Answer {
-        status: head.status,
-        headers: head.headers.clone(),
-        body,
-        wire_bytes,
-        coding,
-    };
-    check_framing(target, head.status, &head.headers)?;
-    if redirect::is_redirect(head.status, &head.headers) {
-        return Ok(answer(Vec::new(), 0, ContentCoding::Identity));
-    }
-    let has_body = request.method != Method::HEAD
-        && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if !has_body {
-        return Ok(answer(Vec::new(), 0, ContentCoding::Identity));
-    }
-    let coding = ContentCoding::of(&head.headers)?;
-    check_length(&head.headers, limits)?;
-    let (body, wire_bytes) = read(body, target, coding, limits).await?;
-    Ok(answer(body, wire_bytes, coding))
+    let (parts, body) = response.into_parts();
+    check_framing(target, parts.status, &parts.headers)?;
+    Ok((Head { status: parts.status, headers: parts.headers, coding: ContentCoding::Identity }, body))
 }
 
-fn outgoing(
+/// The request as it is sent. `keeps`: whether the server may keep the connection.
+pub(crate) fn outgoing(
     target: &Target,
     request: &Request,
     attached: &[&Credential],
-) -> http::Request<Full<bytes::Bytes>> {
+    form: Form,
+    keeps: bool,
+) -> http::Request<Full<Bytes>> {
     let mut outgoing = http::Request::new(Full::new(request.body.clone()));
     *outgoing.method_mut() = request.method.clone();
-    *outgoing.uri_mut() = target.path.clone();
+    *outgoing.uri_mut() = match form {
+        Form::Origin => target.path.clone(),
+        Form::Absolute => target.whole.clone(),
+    };
     let headers = outgoing.headers_mut();
     headers.insert(header::HOST, target.authority.clone());
     headers.extend(request.headers.clone());
     headers.insert(header::ACCEPT_ENCODING, ContentCoding::OFFERED);
-    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    if !keeps {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     for credential in attached {
         headers.insert(credential.header(), credential.value().clone());
     }
     outgoing
+}
+
+/// The body of a response, decoded piece by piece.
+pub(crate) struct BodyReader<'p> {
+    host: String,
+    source: Option<Source<'p>>,
+    decoder: Option<Decoder>,
+    wire_limit: usize,
+    pub(crate) wire_bytes: usize,
+}
+
+/// A connection with an unread body.
+struct Source<'p> {
+    connection: Connection,
+    body: Incoming,
+    kept: Kept<'p>,
+}
+
+impl Source<'_> {
+    /// The body was read to its end.
+    fn finish(self) {
+        if let Some((pool, key)) = self.kept {
+            pool.keep(key, self.connection);
+        }
+    }
+}
+
+impl<'p> BodyReader<'p> {
+    /// The body that follows a head. That of a redirect is not read, and its connection is closed unless it has none.
+    pub(crate) fn new(
+        connection: Connection,
+        (head, body): (&mut Head, Incoming),
+        (target, request): (&Target, &Request),
+        kept: Kept<'p>,
+        limits: &Limits,
+    ) -> Result<Self, FetchError> {
+        let host = target.host.clone();
+        let source = Source { connection, body, kept };
+        let has_body = request.method != Method::HEAD
+            && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if !has_body || redirect::is_redirect(head.status, &head.headers) {
+            if source.body.is_end_stream() {
+                source.finish();
+            }
+            return Ok(Self { host, source: None, decoder: None, wire_limit: 0, wire_bytes: 0 });
+        }
+        head.coding = ContentCoding::of(&head.headers)?;
+        check_length(&head.headers, limits)?;
+        let decoder = Some(Decoder::new(head.coding, limits.response_bytes));
+        Ok(Self { host, source: Some(source), decoder, wire_limit: limits.wire_bytes, wire_bytes: 0 })
+    }
+
+    /// The next piece after decompression, which may be empty; none at the end.
+    ///
+    /// # Cancellation
+    /// A piece may be lost, so the reader must be dropped with the future.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, FetchError> {
+        let (Some(source), Some(decoder)) = (&mut self.source, &mut self.decoder) else { return Ok(None) };
+        let Source { connection, body, .. } = source;
+        let frame = connection.drive(body.frame()).await;
+        let Some(frame) = frame else { return self.finish().map(Some) };
+        // Trailers are dropped.
+        let Ok(piece) = frame.map_err(|source| fault(&self.host, source))?.into_data() else {
+            return Ok(Some(Vec::new()));
+        };
+        self.wire_bytes = self.wire_bytes.saturating_add(piece.len());
+        if self.wire_bytes > self.wire_limit {
+            return Err(FetchError::ResponseTooLarge { limit: self.wire_limit });
+        }
+        decoder.write(&piece)?;
+        Ok(Some(decoder.take()))
+    }
+
+    /// What the decoder still has. An empty body has no coding, whatever the header says.
+    fn finish(&mut self) -> Result<Vec<u8>, FetchError> {
+        let (source, decoder) = (self.source.take(), self.decoder.take());
+        let last = match decoder.filter(|_| self.wire_bytes > 0) {
+            Some(decoder) => decoder.finish()?,
+            None => Vec::new(),
+        };
+        // Not before: a connection that has sent a damaged body serves no other request.
+        source.into_iter().for_each(Source::finish);
+        Ok(last)
+    }
 }
 
 /// A length that is said twice could be read in two ways, by us and by a proxy between (RFC 9112, 6.3 and 11.2).
@@ -150,32 +203,8 @@ fn check_length(headers: &HeaderMap, limits: &Limits) -> Result<(), FetchError> 
     }
 }
 
-async fn read(
-    mut body: Incoming,
-    target: &Target,
-    coding: ContentCoding,
-    limits: &Limits,
-) -> Result<(Vec<u8>, usize), FetchError> {
-    let mut decoder = Decoder::new(coding, limits.response_bytes);
-    let mut wire_bytes = 0_usize;
-    while let Some(frame) = body.frame().await {
-        // Trailers are dropped.
-        let Ok(piece) = frame.map_err(|source| fault(target, source))?.into_data() else {
-            continue;
-        };
-        wire_bytes = wire_bytes.saturating_add(piece.len());
-        if wire_bytes > limits.wire_bytes {
-            return Err(FetchError::ResponseTooLarge { limit: limits.wire_bytes });
-        }
-        decoder.write(&piece)?;
-    }
-    // An empty body has no coding, whatever the header says.
-    let decoded = if wire_bytes == 0 { Vec::new() } else { decoder.finish()? };
-    Ok((decoded, wire_bytes))
-}
-
-fn fault(target: &Target, source: hyper::Error) -> FetchError {
-    let host = target.host.clone();
+pub(crate) fn fault(host: &str, source: hyper::Error) -> FetchError {
+    let host = host.to_owned();
     if source.is_parse_too_large() {
         FetchError::HeadersTooLarge { host, source }
     } else if source.is_parse() || source.is_user() {
@@ -205,6 +234,3 @@ fn is_cut_off(error: &hyper::Error) -> bool {
         )
     })
 }
-
-/// The HTTP library takes no smaller buffer.
-const LEAST_HEADER_BYTES: usize = 8 << 10;

@@ -2,7 +2,7 @@
 //!
 //! The decisions are made elsewhere. This file says when they are asked for.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use http::Method;
 use url::Url;
@@ -22,7 +22,11 @@ pub trait Judge: Send + Sync {
 
     /// Whether this address may be connected to as `host`. Called for every address of a name before any of
     /// them is dialled, and for a host that is written as an address. One refusal refuses the request: a name
-    /// with a public and a private address is refused.
+    /// with a public and a private address is refused. Called too for the address of a connection that is used
+    /// again, whose name is not asked anew.
+    ///
+    /// Behind a proxy, which resolves names itself, only hosts that are addresses are asked about, and `localhost`
+    /// with the names below it, as the addresses of the loopback device.
     ///
     /// `host` is the URL's host as [`Url::host_str`] writes it, an IPv6 address in brackets.
     ///
@@ -43,7 +47,7 @@ pub trait Judge: Send + Sync {
     }
 
     /// Whether the request to this address carries a credential. Called for each credential once all other
-    /// questions about the request are answered and a connection is open, anew after each redirect. Default: no.
+    /// questions about the request are answered and a connection is open or kept, anew after each redirect. Default: no.
     fn attaches(&self, _credential: &Credential, _url: &Url) -> bool {
         false
     }
@@ -51,8 +55,33 @@ pub trait Judge: Send + Sync {
     /// Called with each credential before the request that carries it is sent. Default: nothing.
     fn attached(&self, _credential: &Credential) {}
 
+    /// The identity of the grant, for which connections are kept. Called for each request, those after a redirect
+    /// included. Default: none, so that each request has a connection of its own.
+    fn grant_key(&self) -> Option<GrantKey> {
+        None
+    }
+
     /// The limits of the request. Called once, before anything else.
     fn limits(&self) -> Limits;
+}
+
+/// The identity of a grant. Requests whose judges give equal keys may use each other's connections, one after the
+/// other, so that the key must have everything by which two grants can differ: where requests may go, which secrets
+/// they carry, and on whose behalf they are made.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct GrantKey(Arc<str>);
+
+impl GrantKey {
+    /// A key. Its text is compared, and never sent or shown.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Debug for GrantKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GrantKey(..)")
+    }
 }
 
 /// A judge's refusal.

@@ -62,6 +62,7 @@ mod tests {
                     landlock: Requirement::Waived,
                     seccomp: Requirement::Waived,
                     ports: BTreeSet::new(),
+                    proxy: None,
                     names: NameSettings::of_servers(Vec::new()),
                     roots: TrustedRoots::none(),
                     threads: NonZeroUsize::MIN,

@@ -13,8 +13,8 @@
 //!
 //! A [`Dialler`] hands out connections to a few origins, for a client of the process that speaks its own protocol.
 //!
-//! A connection serves one request and is closed. A pool would belong into `connection.rs`, keyed by the grant
-//! that opened the connection.
+//! A connection is kept for the next request of the grant that opened it, and for no other ([`GrantKey`]).
+//! `pool.rs` has the bounds. A proxy that the operator names carries every connection.
 //!
 //! A [`Credential`] of the judge is attached to the requests that the judge names, after all checks. No response
 //! repeats one: the bytes are redacted before anything else sees them.
@@ -35,6 +35,7 @@
 //!     landlock: Requirement::Required,
 //!     seccomp: Requirement::Required,
 //!     ports: [443].into(),
+//!     proxy: None,
 //!     names: NameSettings::read_system()?,
 //!     roots: TrustedRoots::read(SystemRoots::Trust, &[])?,
 //!     threads: NonZeroUsize::MIN,
@@ -48,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod attempts;
 mod bundle;
 mod connection;
 mod credential;
@@ -60,11 +62,14 @@ mod fetch;
 mod judge;
 mod lazy;
 mod limits;
+mod pool;
+mod proxy;
 mod redact;
 mod redirect;
 mod request;
 mod resolve;
 mod roots;
+mod route;
 mod target;
 mod thread;
 mod tunnel;
@@ -73,7 +78,7 @@ pub use bundle::certificate_bundle;
 pub use credential::{Credential, InvalidCredential, InvalidSecret, SecretValue};
 pub use dialler::{DialError, Dialler, DiallerSettings};
 pub use error::{EgressError, FetchError};
-pub use judge::{Judge, Refusal};
+pub use judge::{GrantKey, Judge, Refusal};
 pub use lazy::LazyEgress;
 pub use limits::Limits;
 pub use redact::redact_text;

@@ -79,21 +79,27 @@ fn aligned(value: &[u8], offset: usize, engine: &base64::engine::GeneralPurpose)
 
 /// Takes all secrets out of a text. Returns whether there were any.
 pub(crate) fn redact(text: &mut Vec<u8>, credentials: &[Credential]) -> bool {
-    let found = find(text, credentials);
-    if found.is_empty() {
+    let Found { places, .. } = find(text, credentials);
+    if places.is_empty() {
         return false;
     }
+    let clean = without(text, &places);
+    text.zeroize();
+    *text = clean;
+    true
+}
+
+/// The text with [`REDACTED`] in these places, which are sorted and disjoint.
+fn without(text: &[u8], places: &[Range<usize>]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(text.len());
     let mut from = 0;
-    for place in found {
+    for place in places {
         clean.extend_from_slice(&text[from..place.start]);
         clean.extend_from_slice(REDACTED);
         from = place.end;
     }
     clean.extend_from_slice(&text[from..]);
-    text.zeroize();
-    *text = clean;
-    true
+    clean
 }
 
 /// Takes all secrets out of a text of ours, such as an error that names what a server has sent.
@@ -142,8 +148,16 @@ fn is_repeated_in_name(name: &str, credentials: &[Credential]) -> bool {
     })
 }
 
-/// The places of all secrets, sorted and disjoint.
-fn find(text: &[u8], credentials: &[Credential]) -> Vec<Range<usize>> {
+/// What a search has found.
+struct Found {
+    /// The places of all secrets, sorted and disjoint.
+    places: Vec<Range<usize>>,
+    /// Where the text begins that may be the beginning of a secret which goes on behind its end; the text's length
+    /// without such a beginning.
+    open: usize,
+}
+
+fn find(text: &[u8], credentials: &[Credential]) -> Found {
     let patterns: Vec<&Pattern> = credentials.iter().flat_map(Credential::patterns).collect();
     // A match begins with the first byte of a pattern, or with an escape that may stand for it: `%41`, `\u0041`, `&#65;`.
     let mut begins = [false; 256];
@@ -151,33 +165,38 @@ fn find(text: &[u8], credentials: &[Credential]) -> Vec<Range<usize>> {
         begins[usize::from(*first)] = true;
     }
     let mut places: Vec<Range<usize>> = Vec::new();
-    let mut ends = Ends::default();
+    let (mut ends, mut open) = (Ends::default(), text.len());
     if patterns.is_empty() {
-        return places;
+        return Found { places, open };
     }
+    // In base64 the digits at both edges hold bits of the secret together with those of its neighbours.
+    let is_digit = |at: usize| text.get(at).is_some_and(|byte| is_base64(*byte));
     for (at, byte) in text.iter().enumerate().filter(|(_, byte)| begins[usize::from(**byte)]) {
         let is_escape = b"%\\&".contains(byte);
         for pattern in &patterns {
-            if (is_escape || pattern.bytes.first() == Some(byte))
-                && let Some(end) = ends.of_match(text, at, pattern)
-            {
-                // In base64 the digits at both edges hold bits of the secret together with those of its neighbours.
-                let is_digit = |at: usize| text.get(at).is_some_and(|byte| is_base64(*byte));
-                let start = at - usize::from(pattern.edges.0 && at > 0 && is_digit(at - 1));
-                let end = end + usize::from(pattern.edges.1 && is_digit(end));
-                places.push(start..end);
+            if !is_escape && pattern.bytes.first() != Some(byte) {
+                continue;
+            }
+            let start = at - usize::from(pattern.edges.0 && at > 0 && is_digit(at - 1));
+            let found = ends.of_match(text, at, pattern);
+            if ends.is_open || (found == Some(text.len()) && pattern.edges.1) {
+                open = open.min(start);
+            }
+            if let Some(end) = found {
+                places.push(start..end + usize::from(pattern.edges.1 && is_digit(end)));
             }
         }
     }
     // Matches of several secrets, or of forms of one, may overlap: each place is replaced once.
     places.sort_unstable_by_key(|place| place.start);
-    places.into_iter().fold(Vec::new(), |mut merged, next| {
+    let places: Vec<Range<usize>> = places.into_iter().fold(Vec::new(), |mut merged, next| {
         match merged.last_mut() {
             Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
             _ => merged.push(next),
         }
         merged
-    })
+    });
+    Found { places, open }
 }
 
 fn is_base64(byte: u8) -> bool {
@@ -190,6 +209,8 @@ fn is_base64(byte: u8) -> bool {
 struct Ends {
     now: Vec<usize>,
     next: Vec<usize>,
+    /// Whether the last text could go on so that it matches, or matches more.
+    is_open: bool,
 }
 
 impl Ends {
@@ -197,10 +218,12 @@ impl Ends {
     fn of_match(&mut self, text: &[u8], at: usize, pattern: &Pattern) -> Option<usize> {
         self.now.clear();
         self.now.push(at);
+        self.is_open = false;
         for (index, byte) in pattern.bytes.iter().enumerate() {
             self.next.clear();
             for at in &self.now {
                 let at = if pattern.is_wrapped && index > 0 { after_break(text, *at) } else { *at };
+                self.is_open |= ends_within(text, at);
                 for_each_encoding(text, at, *byte, |end| {
                     if !self.next.contains(&end) {
                         self.next.push(end);
@@ -213,6 +236,15 @@ impl Ends {
             std::mem::swap(&mut self.now, &mut self.next);
         }
         self.now.iter().copied().max()
+    }
+}
+
+/// Whether the text ends before the next character, or within a line break or an escape that may stand for it.
+fn ends_within(text: &[u8], at: usize) -> bool {
+    match text.get(at..).unwrap_or_default() {
+        [] | [b'\r'] => true,
+        [b'%' | b'\\' | b'&', rest @ ..] => rest.len() <= MAX_ENTITY_BYTES,
+        _ => false,
     }
 }
 
@@ -272,6 +304,10 @@ fn hexadecimal(digits: &[u8]) -> Option<u32> {
 
 /// The longest entity that is read, without `&`: `#x0000041;` with its zeros.
 const MAX_ENTITY_BYTES: usize = 12;
+
+mod pieces;
+
+pub(crate) use pieces::Redactor;
 
 #[cfg(test)]
 mod tests;

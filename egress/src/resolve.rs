@@ -14,7 +14,7 @@ use hickory_resolver::{
     config::{
         ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
     },
-    net::{NetError, runtime::TokioRuntimeProvider},
+    net::runtime::TokioRuntimeProvider,
     proto::{
         op::Query,
         rr::{Name, RecordType},
@@ -22,7 +22,7 @@ use hickory_resolver::{
     system_conf::read_system_conf,
 };
 
-use crate::EgressError;
+use crate::{EgressError, FetchError};
 
 /// The configuration of name resolution, as values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,20 @@ impl NameSettings {
         let servers =
             config.name_servers().iter().map(|server| SocketAddr::new(server.ip, DNS_PORT)).collect();
         Ok(Self { servers, hosts: read_hosts()?, timeout: options.timeout })
+    }
+
+    /// As [`Self::read_system`], but asks no server where `/etc/resolv.conf` is missing, cannot be read, or names none:
+    /// addresses and the names of `/etc/hosts` can be reached from such a machine, and other names fail
+    /// ([`crate::FetchError::NoNameServers`]). Returns the reason besides.
+    ///
+    /// # Errors
+    /// If `/etc/hosts` is there and cannot be read.
+    pub fn read_available() -> Result<(Self, Option<EgressError>), EgressError> {
+        match Self::read_system() {
+            Ok(settings) => Ok((settings, None)),
+            Err(reason @ EgressError::NameServers { .. }) => Ok((Self::read_hosts()?, Some(reason))),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads `/etc/hosts`, which may be absent, and asks no server: for addresses and the names of this machine.
@@ -76,6 +90,7 @@ fn read_hosts() -> Result<String, EgressError> {
 pub(crate) struct Resolver {
     hosts: Hosts,
     servers: TokioResolver,
+    has_servers: bool,
 }
 
 impl Resolver {
@@ -100,16 +115,17 @@ impl Resolver {
             .with_options(options)
             .build()
             .map_err(|source| EgressError::Resolver { source })?;
-        Ok(Self { hosts, servers })
+        Ok(Self { hosts, servers, has_servers: !settings.servers.is_empty() })
     }
 
-    /// All addresses of a name, asked once.
+    /// All addresses of a name, asked once. `host` is the name as errors show it.
     ///
     /// # Cancellation
     /// Dropping the future ends the wait; the question may still be answered, to no effect.
-    pub(crate) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NetError> {
+    pub(crate) async fn addresses(&self, host: &str, name: &str) -> Result<Vec<IpAddr>, FetchError> {
+        let unresolved = |source| FetchError::NameUnresolved { host: host.to_owned(), source };
         // With a trailing dot, so that no search domain is tried.
-        let name = Name::from_ascii(format!("{name}."))?;
+        let name = Name::from_ascii(format!("{name}.")).map_err(|source| unresolved(source.into()))?;
         let listed: Vec<IpAddr> = [RecordType::A, RecordType::AAAA]
             .into_iter()
             .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)))
@@ -120,7 +136,10 @@ impl Resolver {
         if !listed.is_empty() {
             return Ok(listed);
         }
-        Ok(self.servers.lookup_ip(name).await?.iter().collect())
+        if !self.has_servers {
+            return Err(FetchError::NoNameServers { host: host.to_owned() });
+        }
+        Ok(self.servers.lookup_ip(name).await.map_err(unresolved)?.iter().collect())
     }
 }
 
@@ -139,10 +158,11 @@ mod tests {
         };
         let resolver = Resolver::build(&settings).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let addresses = |name| runtime.block_on(resolver.addresses(name));
+        let addresses = |name| runtime.block_on(resolver.addresses(name, name));
         let both: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
         assert_eq!(addresses("one.test").unwrap(), both);
         assert_eq!(addresses("ALIAS.test").unwrap(), both[..1]);
-        assert!(addresses("other.test").is_err());
+        // No server is named, so that none is asked.
+        assert_eq!(addresses("other.test").unwrap_err().code(), "no_name_servers");
     }
 }

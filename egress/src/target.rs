@@ -24,6 +24,8 @@ pub(crate) struct Target {
     pub(crate) authority: HeaderValue,
     /// Path and query.
     pub(crate) path: Uri,
+    /// The whole address, as a proxy is told it.
+    pub(crate) whole: Uri,
 }
 
 /// A host: its address, or the name that leads to addresses.
@@ -70,6 +72,7 @@ impl Target {
             Some(query) => format!("{}?{query}", url.path()),
             None => url.path().to_owned(),
         };
+        let whole = format!("{}://{authority}{path}", url.scheme());
         Ok(Self {
             host,
             port,
@@ -77,6 +80,7 @@ impl Target {
             scheme,
             authority: HeaderValue::try_from(authority).map_err(|_invalid| unusable())?,
             path: Uri::try_from(path).map_err(|_invalid| unusable())?,
+            whole: Uri::try_from(whole).map_err(|_invalid| unusable())?,
         })
     }
 
@@ -122,6 +126,7 @@ mod tests {
         let url = "http://host.test:8080/a%20b?c=%0d%0a#d".parse().unwrap();
         let target = Target::of(&url, &[8080].into()).unwrap();
         assert_eq!(target.path, "/a%20b?c=%0d%0a");
+        assert_eq!(target.whole, "http://host.test:8080/a%20b?c=%0d%0a");
         assert_eq!(target.authority, "host.test:8080");
     }
 

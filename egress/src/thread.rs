@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     EgressError, FetchError, Judge, NameSettings, Request, Response, TrustedRoots, TunnelEnd, TunnelLimits,
-    TunnelWatch, Url, dial, fetch::Client, resolve::Resolver, tunnel,
+    TunnelWatch, Url, dial, fetch::Client, pool::Pool, proxy::Proxy, resolve::Resolver, tunnel,
 };
 
 /// The settings of the threads. There is no default: each of them grants power.
@@ -47,6 +47,10 @@ pub struct EgressSettings {
     pub seccomp: Requirement,
     /// The ports that requests may go to. The name servers' ports are opened besides, for names alone.
     pub ports: BTreeSet<u16>,
+    /// The proxy of all requests, tunnels and connections, as `http://host:port`. The threads may then connect to its
+    /// port and to no other one; [`Self::ports`] stay those that may be asked of it. Name servers are asked for the
+    /// proxy's name alone.
+    pub proxy: Option<Url>,
     /// The configuration of name resolution.
     pub names: NameSettings,
     /// The trusted certificates.
@@ -81,9 +85,10 @@ impl Egress {
     /// thread remains.
     pub fn start(settings: EgressSettings) -> Result<Self, EgressError> {
         let tls = settings.roots.client_config()?;
-        let settings = Arc::new(settings);
+        let proxy = settings.proxy.as_ref().map(Proxy::of).transpose()?;
+        let settings = Arc::new((settings, proxy));
         let (mut threads, mut posture) = (Vec::new(), None);
-        for number in 0..settings.threads.get() {
+        for number in 0..settings.0.threads.get() {
             let (jobs, queue) = mpsc::channel(MAX_QUEUED_REQUESTS);
             let (ready, is_ready) = blocking::sync_channel(1);
             let (settings, tls) = (Arc::clone(&settings), Arc::clone(&tls));
@@ -230,7 +235,7 @@ struct RequestJob {
 
 /// The life of a thread.
 fn work(
-    settings: &EgressSettings,
+    settings: &(EgressSettings, Option<Proxy>),
     tls: Arc<ClientConfig>,
     mut queue: mpsc::Receiver<Job>,
     ready: &blocking::SyncSender<Result<Posture, EgressError>>,
@@ -250,7 +255,7 @@ fn work(
 
 /// Everything that needs a file, a thread or a new descriptor of the runtime, and then the confinement.
 fn set_up(
-    settings: &EgressSettings,
+    (settings, proxy): &(EgressSettings, Option<Proxy>),
     tls: Arc<ClientConfig>,
 ) -> Result<(Runtime, Client, ProvenThread), EgressError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -259,17 +264,31 @@ fn set_up(
         .build()
         .map_err(|source| EgressError::Thread { source })?;
     let resolver = Resolver::build(&settings.names)?;
-    let client = Client { resolver, tls, ports: settings.ports.clone() };
-    let name_ports = settings.names.servers.iter().map(std::net::SocketAddr::port);
+    let client = Client {
+        resolver,
+        tls,
+        ports: settings.ports.clone(),
+        proxy: proxy.clone(),
+        pool: Pool::default(),
+    };
     let rules = ThreadConfinement {
         landlock: settings.landlock,
         seccomp: settings.seccomp,
         mounts: Vec::new(),
-        network: Some(NetworkRules { ports: settings.ports.iter().copied().chain(name_ports).collect() }),
+        network: Some(NetworkRules { ports: ports(settings, proxy.as_ref()) }),
         canary: settings.canary.clone(),
     };
     let proven = confine_current_thread(&rules).map_err(|source| EgressError::Confine { source })?;
     Ok((runtime, client, proven))
+}
+
+/// The ports that a thread may connect to.
+fn ports(settings: &EgressSettings, proxy: Option<&Proxy>) -> BTreeSet<u16> {
+    let names = settings.names.servers.iter().map(std::net::SocketAddr::port);
+    match proxy {
+        None => settings.ports.iter().copied().chain(names).collect(),
+        Some(proxy) => names.filter(|_| proxy.has_name()).chain([proxy.port]).collect(),
+    }
 }
 
 /// Serves requests until the queue is closed, or the confinement is in doubt.
@@ -294,6 +313,7 @@ async fn serve(client: &Client, proven: &ProvenThread, queue: &mut mpsc::Receive
             }
             Some(()) = running.next(), if !running.is_empty() => {}
             Some(()) = tunnels.next(), if !tunnels.is_empty() => {}
+            () = client.pool.expire() => {}
         }
     }
 }

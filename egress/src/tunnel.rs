@@ -19,8 +19,7 @@ use std::{
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
 use crate::{
-    FetchError, Judge, address::JudgedAddresses, connection::dial, dial::judged, fetch::Client,
-    target::Target,
+    FetchError, Judge, dial::judged, fetch::Client, route::Route, target::Target,
 };
 
 mod error;
@@ -65,7 +64,7 @@ pub struct TunnelWatch(Arc<Mutex<TunnelFacts>>);
 pub struct TunnelFacts {
     /// The host that the client asked for, in lower case, and the port; none if its request could not be read.
     pub target: Option<(String, u16)>,
-    /// The address of the connection; none if none was made.
+    /// The address of the connection, which is the proxy's where there is one; none if none was made.
     pub address: Option<SocketAddr>,
     /// Bytes of the client that the server's side has taken.
     pub sent: u64,
@@ -165,7 +164,7 @@ async fn open(
     limits: &TunnelLimits,
     watch: &TunnelWatch,
 ) -> Result<(TcpStream, Vec<u8>), TunnelError> {
-    let (head, target, addresses) = match admit(client, judge, inner, limits, watch).await {
+    let (head, target, route) = match admit(client, judge, inner, limits, watch).await {
         Ok(admitted) => admitted,
         Err(error) => {
             // First: a row that is written once the client has its answer must have the refusal.
@@ -179,7 +178,7 @@ async fn open(
     let greeted = timeout(limits.greeting, hello::read(inner, head.early, limits.hello_bytes)).await;
     let hello = greeted.unwrap_or(Err(TunnelError::HelloTimeout { limit: limits.greeting }));
     let connected = match hello.and_then(|hello| hello.require_name(&head.host)) {
-        Ok(hello) => connect(&target, &addresses, judge, watch).await.map(|outer| (outer, hello)),
+        Ok(hello) => connect(&target, &route, judge, watch).await.map(|outer| (outer, hello)),
         Err(error) => Err(error),
     };
     if let Err(error) = &connected {
@@ -191,27 +190,27 @@ async fn open(
 }
 
 /// Reads the client's request, and has the host and all its addresses judged.
-async fn admit(
-    client: &Client,
+async fn admit<'c>(
+    client: &'c Client,
     judge: &dyn Judge,
     inner: &mut TcpStream,
     limits: &TunnelLimits,
     watch: &TunnelWatch,
-) -> Result<(ConnectHead, Target, JudgedAddresses), TunnelError> {
+) -> Result<(ConnectHead, Target, Route<'c>), TunnelError> {
     let read = timeout(limits.greeting, head::read(inner, limits.head_bytes)).await;
     let head = read.unwrap_or(Err(TunnelError::HeadTimeout { limit: limits.greeting }))?;
     watch.lock().target = Some((head.host.clone(), head.port));
-    let (target, addresses) = judged(client, judge, &head.url).await?;
-    Ok((head, target, addresses))
+    let (target, route) = judged(client, judge, &head.url).await?;
+    Ok((head, target, route))
 }
 
 async fn connect(
     target: &Target,
-    addresses: &JudgedAddresses,
+    route: &Route<'_>,
     judge: &dyn Judge,
     watch: &TunnelWatch,
 ) -> Result<TcpStream, TunnelError> {
-    let (address, outer) = dial(target, addresses, &judge.limits()).await?;
+    let (address, outer) = route.tunnel(target, &judge.limits()).await?;
     watch.lock().address = Some(address);
     Ok(outer)
 }

@@ -9,7 +9,7 @@ use crate::{
     effective::{EffectivePolicy, SHIPPED_PROTECTION, ToolRule},
     flow::{write_flow, write_flow_summary},
     limits::in_largest_unit,
-    network::{network_summary, write_egress, write_network},
+    network::{network_summary, write_egress, write_egress_summary, write_network},
     search::write_search,
     secrets::{write_secrets, write_secrets_summary},
     shell::{shell_summary, write_shell, write_shell_demands},
@@ -204,6 +204,7 @@ fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result
         }
         writeln!(out, "  {name:<24} {}", parts.join(", "))?;
     }
+    write_egress_summary(out, &policy.egress)?;
     write_secrets_summary(out, &policy.secrets)?;
     write_flow_summary(out, &policy.flow)
 }
@@ -388,6 +389,7 @@ mod tests {
             values: &[
                 ("allow_private", "[\"127.0.0.1:8080\"]", "allow_private = [\"127.0.0.1:8080\"]"),
                 ("ca", "\"/etc/ca.pem\"", "ca = \"/etc/ca.pem\""),
+                ("proxy", "\"http://p.example:3128\"", "proxy = \"http://p.example:3128\""),
                 ("max_response", "\"7MiB\"", "max_response = \"7MiB\""),
                 ("max_redirects", "7", "max_redirects = 7"),
             ],

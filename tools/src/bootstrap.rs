@@ -143,6 +143,7 @@ async fn build_from(
         landlock: requirement(&policy, Layer::Landlock),
         seccomp: requirement(&policy, Layer::Seccomp),
         ports: policy.network_ports(),
+        proxy: policy.egress().proxy.as_ref().map(|proxy| proxy.url().clone()),
         ca: files.ca(&policy)?,
         secrets,
     };

@@ -57,9 +57,11 @@ impl TunnelError {
             Self::Head { .. } | Self::Address => "400 Bad Request",
             Self::HeadTooLarge { .. } => "431 Request Header Fields Too Large",
             Self::HeadTimeout { .. } => "408 Request Timeout",
-            Self::Fetch(FetchError::NameUnresolved { .. } | FetchError::TotalTimeout { .. }) => {
-                "502 Bad Gateway"
-            }
+            Self::Fetch(
+                FetchError::NameUnresolved { .. }
+                | FetchError::NoNameServers { .. }
+                | FetchError::TotalTimeout { .. },
+            ) => "502 Bad Gateway",
             _ => "403 Forbidden",
         };
         let body = format!("{}: {self}\n", self.code());

@@ -1,11 +1,14 @@
 //! Requests as a tool makes them, over confined threads, against servers that behave and servers that do not.
 
 mod confinement;
+mod attempts;
+mod connections;
 mod credentials;
 mod dialling;
 mod endings;
 mod framing;
 mod names;
+mod proxy;
 mod redirects;
 mod sizes;
 mod tls;

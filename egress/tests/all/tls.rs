@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
-    io::Read as _,
+    io::{Read as _, Write as _},
     net::TcpStream,
     sync::{Arc, atomic::AtomicUsize, mpsc},
     time::Duration,
@@ -138,6 +138,67 @@ async fn the_server_is_asked_for_the_host_of_the_url() {
     let (name, head) = seen.recv().unwrap();
     assert_eq!(name.as_deref(), Some("good.test"));
     assert!(head.contains(&format!("\r\nhost: good.test:{}\r\n", server.port)), "{head}");
+}
+
+/// A server that speaks HTTP/2 alone, which this client does not offer.
+#[tokio::test]
+async fn a_server_with_http_2_only_is_refused_with_the_reason() {
+    let authority = Authority::new();
+    let mut config = Arc::into_inner(authority.issue(&params("good.test"))).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let server = serve(Arc::new(config), ok("hi"), true);
+    let error = get(&authority, &server).await.unwrap_err();
+    let FetchError::TlsFailed { source, .. } = &error else { panic!("{error:?}") };
+    assert!(source.to_string().contains("NoApplicationProtocol"), "{source}");
+}
+
+#[tokio::test]
+async fn http_1_is_the_only_protocol_that_is_offered() {
+    let (protocols, seen) = mpsc::channel();
+    let authority = Authority::new();
+    let mut config = Arc::into_inner(authority.issue(&params("good.test"))).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let config = Arc::new(config);
+    let server = Server::listen(move |stream, _count| {
+        let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+        if !read_head(&mut stream).is_empty() {
+            protocols.send(stream.conn.alpn_protocol().map(<[u8]>::to_vec)).unwrap();
+            send(&mut stream, ok("hi").as_bytes());
+        }
+    });
+    get(&authority, &server).await.unwrap();
+    // The server would rather have HTTP/2.
+    assert_eq!(seen.recv().unwrap().as_deref(), Some(&b"http/1.1"[..]));
+}
+
+/// A frame of HTTP/2 (RFC 9113, section 4.1).
+fn frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    const NO_FLAGS: u8 = 0;
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, NO_FLAGS], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Rapid reset: frames without an end, which a client of HTTP/2 would have to work through.
+#[tokio::test]
+async fn a_flood_of_http_2_frames_is_refused_at_its_first_byte() {
+    const RST_STREAM: u8 = 3;
+    const SETTINGS: u8 = 4;
+    let (told, ended) = mpsc::channel();
+    let authority = Authority::new();
+    let config = authority.issue(&params("good.test"));
+    let server = Server::listen(move |stream, _count| {
+        let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+        if read_head(&mut stream).is_empty() {
+            return;
+        }
+        let resets = (1..1000).flat_map(|stream| frame(RST_STREAM, stream, &[0, 0, 0, 8]));
+        let flood: Vec<u8> = frame(SETTINGS, 0, &[]).into_iter().chain(resets).collect();
+        while stream.write_all(&flood).and_then(|()| stream.flush()).is_ok() {}
+        told.send(()).unwrap();
+    });
+    assert_code(get(&authority, &server).await, "response_invalid");
+    // The connection was closed under the server.
+    ended.recv().unwrap();
 }
 
 fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {

@@ -109,7 +109,7 @@ impl World {
     }
 }
 
-fn client_tls(authority: &str, name: &str) -> ClientConnection {
+pub(crate) fn client_tls(authority: &str, name: &str) -> ClientConnection {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

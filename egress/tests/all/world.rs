@@ -18,7 +18,7 @@ use std::{
 
 use portcullis_confine::{Canary, Layer, Requirement, probe_kernel};
 use portcullis_egress::{
-    CancellationToken, Credential, Egress, EgressSettings, FetchError, Judge, Limits, Method, NameSettings,
+    CancellationToken, Credential, Egress, EgressSettings, FetchError, GrantKey, Judge, Limits, Method, NameSettings,
     Refusal, Request, Response, SystemRoots, TrustedRoots, Url,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -102,6 +102,8 @@ pub(crate) struct Asked {
     pub(crate) credentials: Vec<Credential>,
     /// The ports whose requests carry every credential.
     pub(crate) audience: Vec<u16>,
+    /// The identity of the grant; none for requests that keep no connection.
+    pub(crate) key: Option<&'static str>,
 }
 
 impl Asked {
@@ -136,6 +138,10 @@ impl Judge for Asked {
     fn attaches(&self, credential: &Credential, url: &Url) -> bool {
         self.note(format!("{} to {}", credential.name(), url.path()));
         url.port().is_some_and(|port| self.audience.contains(&port))
+    }
+
+    fn grant_key(&self) -> Option<GrantKey> {
+        self.key.map(GrantKey::new)
     }
 
     fn limits(&self) -> Limits {
@@ -193,12 +199,29 @@ impl Client {
     }
 
     pub(crate) fn with(ports: &[u16], names: NameSettings, authority: &str) -> Self {
+        Self::start(ports, names, authority, None)
+    }
+
+    /// A client whose connections all go through a proxy on this port of the loopback device.
+    pub(crate) fn behind(proxy: u16, ports: &[u16], authority: &str) -> Self {
+        let proxy = format!("http://127.0.0.1:{proxy}").parse().unwrap();
+        Self::start(ports, NameSettings::of_servers(Vec::new()), authority, Some(proxy))
+    }
+
+    /// As [`Self::behind`], by the proxy's name.
+    pub(crate) fn behind_name(name: &str, proxy: u16, ports: &[u16], names: NameSettings) -> Self {
+        let proxy = format!("http://{name}:{proxy}").parse().unwrap();
+        Self::start(ports, names, &Authority::new().pem, Some(proxy))
+    }
+
+    fn start(ports: &[u16], names: NameSettings, authority: &str, proxy: Option<Url>) -> Self {
         let state = tempfile::tempdir().unwrap();
         let settings = EgressSettings {
             canary: Canary::create(state.path()).unwrap(),
             landlock: requirement(Layer::Landlock),
             seccomp: requirement(Layer::Seccomp),
             ports: ports.iter().copied().collect(),
+            proxy,
             names,
             roots: TrustedRoots::read(SystemRoots::Leave, &[authority.as_bytes()]).unwrap(),
             threads: NonZeroUsize::MIN,

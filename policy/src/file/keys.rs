@@ -66,10 +66,10 @@ pub(crate) const SHELL: &[&str] = &[
 ];
 
 /// `[egress]`.
-pub(crate) const EGRESS: &[&str] = &["allow_private", "ca", "max_response", "max_redirects"];
+pub(crate) const EGRESS: &[&str] = &["allow_private", "ca", "proxy", "max_response", "max_redirects"];
 
-/// The keys of `[egress]` that a reduction may not have: they only add.
-pub(crate) const EGRESS_OPERATORS_ALONE: &[&str] = &["allow_private", "ca"];
+/// The keys of `[egress]` that a reduction may not have: they add, or lead elsewhere.
+pub(crate) const EGRESS_OPERATORS_ALONE: &[&str] = &["allow_private", "ca", "proxy"];
 
 /// `[secrets.NAME]`.
 pub(crate) const SECRET: &[&str] = &["from", "hosts", "header", "tools", "enabled"];

@@ -6,7 +6,7 @@ use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
     Approval, AuditSync, FileBytes, HostRule, HttpMethod, MemoryBytes, MountName, Operator, OutputBytes,
-    PrivateEndpoint, ProfileName, RequiredLayer, ResponseBytes, SearchSettings, SecretHeader, SecretName,
+    PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer, ResponseBytes, SearchSettings, SecretHeader, SecretName,
     SecretSource, TunnelRule, VariableName, commands::CommandPattern, protect::Pattern,
 };
 
@@ -157,11 +157,12 @@ pub(crate) struct ShellEntries<A> {
     pub(crate) place: PlacedValue<()>,
 }
 
-/// `[egress]`. In a reduction the first two are empty.
+/// `[egress]`. In a reduction the first three are empty.
 #[derive(Debug, Default)]
 pub(crate) struct EgressEntries {
     pub(crate) allow_private: Vec<PlacedValue<PrivateEndpoint>>,
     pub(crate) ca: Option<String>,
+    pub(crate) proxy: Option<PlacedValue<ProxyAddress>>,
     pub(crate) max_response: Option<PlacedValue<ResponseBytes>>,
     pub(crate) max_redirects: Option<PlacedValue<u32>>,
 }

@@ -1,7 +1,7 @@
 //! Reads `hosts` and `methods` of a profile, and `[egress]`, of an operator's policy and of a reduction.
 
 use crate::{
-    HostRule, HttpMethod, PrivateEndpoint, ResponseBytes,
+    HostRule, HttpMethod, PrivateEndpoint, ProxyAddress, ResponseBytes,
     network::{MAX_REDIRECTS, MAX_RESPONSE},
 };
 
@@ -47,6 +47,10 @@ pub(super) fn egress(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEn
             elements(&entry, faults, parse)
         }),
         ca: section.entry("ca").and_then(|entry| entry.parsed(faults, ca)),
+        proxy: section.entry("proxy").and_then(|entry| {
+            let parse = |text: &str| text.parse::<ProxyAddress>().map_err(|error| error.to_string());
+            Some(entry.placed(entry.parsed(faults, parse)?))
+        }),
         ..limits(section, faults)
     }
 }

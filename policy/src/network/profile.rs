@@ -37,7 +37,7 @@ impl NetworkGrant {
     /// The grant of a profile's network.
     pub(crate) fn of(profile: &ProfileNetwork, egress: &EgressSettings) -> Self {
         let ProfileNetwork { hosts, methods } = profile.clone();
-        let EgressSettings { allow_private, max_response, max_redirects, ca: _ } = egress;
+        let EgressSettings { allow_private, max_response, max_redirects, ca: _, proxy: _ } = egress;
         let allow_private = allow_private.clone();
         Self { hosts, methods, allow_private, max_response: *max_response, max_redirects: *max_redirects }
     }

@@ -14,13 +14,24 @@ pub(crate) fn write_network(out: &mut String, network: &ProfileNetwork) -> fmt::
 
 /// Writes `[egress]`.
 pub(crate) fn write_egress(out: &mut String, egress: &EgressSettings) -> fmt::Result {
-    let EgressSettings { allow_private, ca, max_response, max_redirects } = egress;
+    let EgressSettings { allow_private, ca, proxy, max_response, max_redirects } = egress;
     writeln!(out, "\n[egress]")?;
     writeln!(out, "allow_private = [{}]", quoted_texts(&texts(allow_private)))?;
     if let Some(ca) = ca {
         writeln!(out, "ca = {}", quote(ca))?;
     }
+    if let Some(proxy) = proxy {
+        writeln!(out, "proxy = {}", quote(&proxy.to_string()))?;
+    }
     writeln!(out, "max_response = \"{max_response}\"\nmax_redirects = {max_redirects}")
+}
+
+/// Writes the way of all connections, where it is not the direct one.
+pub(crate) fn write_egress_summary(out: &mut String, egress: &EgressSettings) -> fmt::Result {
+    match &egress.proxy {
+        Some(proxy) => writeln!(out, "\nproxy of all connections, which resolves their names\n  {proxy}"),
+        None => Ok(()),
+    }
 }
 
 /// The network of a profile in one line; empty without one.

@@ -30,6 +30,7 @@ pub(crate) fn resolve_egress(entries: &EgressEntries) -> EgressSettings {
     EgressSettings {
         allow_private: entries.allow_private.iter().map(|placed| placed.value.clone()).collect(),
         ca: entries.ca.clone(),
+        proxy: entries.proxy.as_ref().map(|placed| placed.value.clone()),
         max_response: entries.max_response.as_ref().map_or(default.max_response, |placed| placed.value),
         max_redirects: entries.max_redirects.as_ref().map_or(default.max_redirects, |placed| placed.value),
     }

@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::limits::{GIB, KIB, LimitBounds, MIB, in_largest_unit};
 
 use super::{
-    Host, HostName,
+    Host, HostName, ProxyAddress,
     address::{is_metadata_name, reason_not_public},
     rule::{parse_port, split_port},
 };
@@ -30,6 +30,9 @@ pub struct EgressSettings {
     /// relative to the policy file. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
+    /// The proxy that all connections go through. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<ProxyAddress>,
     /// The size of a response's body, before and after decompression each; 1 KiB to 1 GiB. Default: 10 MiB.
     #[serde(rename = "max_response_bytes")]
     pub max_response: ResponseBytes,
@@ -42,6 +45,7 @@ impl Default for EgressSettings {
         Self {
             allow_private: BTreeSet::new(),
             ca: None,
+            proxy: None,
             max_response: ResponseBytes(10 * MIB),
             max_redirects: 5,
         }

@@ -48,7 +48,7 @@ pub(crate) fn resolve_secrets(
     let mut secrets = BTreeMap::new();
     for entry in &file.secrets {
         for host in &entry.hosts {
-            check_host(host, &private, networks, faults);
+            check_host(host, (&private, file.egress.proxy.is_some()), networks, faults);
         }
         for tool in entry.tools.iter().filter(|tool| Operation::has_step(tool.value.as_str())) {
             refuse_step(tool, faults);
@@ -68,7 +68,7 @@ pub(crate) fn resolve_secrets(
 
 fn check_host(
     host: &PlacedValue<HostRule>,
-    private: &BTreeSet<&PrivateEndpoint>,
+    (private, has_proxy): (&BTreeSet<&PrivateEndpoint>, bool),
     networks: &BTreeMap<ProfileName, ProfileNetwork>,
     faults: &mut Faults<'_>,
 ) {
@@ -83,6 +83,13 @@ fn check_host(
         faults.add_at(
             host,
             "a secret goes out by `https` only, or to an address that stands in `[egress] allow_private`",
+        );
+        return;
+    }
+    if rule.scheme() == Scheme::Http && has_proxy {
+        faults.add_at(
+            host,
+            "a secret goes out by `https` only where `[egress] proxy` is set, which would read it",
         );
         return;
     }

@@ -149,6 +149,7 @@ async fn egress_finding(
     policy: &policy::WorkspaceSecurityPolicy,
     support: &KernelSupport,
 ) -> Option<EgressFinding> {
+    let proxy = policy.egress().proxy.as_ref().map(ToString::to_string);
     Some(match registry.egress_posture().await? {
         Ok(posture) => {
             let layers: Vec<_> =
@@ -156,6 +157,7 @@ async fn egress_finding(
             EgressFinding {
                 ok: layers.iter().all(|layer| layer.proven || !layer.required),
                 posture: Some(posture.summary().to_owned()),
+                proxy,
                 layers,
                 reason: None,
             }
@@ -163,6 +165,7 @@ async fn egress_finding(
         Err(error) => EgressFinding {
             ok: false,
             posture: None,
+            proxy,
             layers: Vec::new(),
             reason: Some(error.operator_detail().unwrap_or(error.message()).to_owned()),
         },

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use portcullis_confine::ProcessLimits;
-use portcullis_policy::{CommandRules, ShellNetwork, VariableName};
+use portcullis_policy::{CommandRules, ProxyAddress, ShellNetwork, VariableName};
 use portcullis_types::Access;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +60,8 @@ pub struct DaemonNetwork {
     pub rules: ShellNetwork,
     /// The path of a file with further trusted certificates in PEM form, of at most 1 MiB.
     pub ca: Option<PathBuf>,
+    /// The proxy that all connections go through.
+    pub proxy: Option<ProxyAddress>,
     /// Whether the threads must have Landlock, which holds the ports.
     pub landlock: bool,
     /// Whether the threads must have the system-call filter.

@@ -118,6 +118,7 @@ impl DaemonConfig {
             network: policy.shell_network().map(|rules| DaemonNetwork {
                 rules: rules.clone(),
                 ca: None,
+                proxy: policy.egress().proxy.clone(),
                 landlock: policy.requires(RequiredLayer::Landlock),
                 seccomp: policy.requires(RequiredLayer::Seccomp),
             }),

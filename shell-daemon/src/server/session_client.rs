@@ -86,13 +86,19 @@ enum GateError {
 
 fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, GateError> {
     let ca = further(network.ca.as_deref())?;
+    let (names, missing) = NameSettings::read_available()?;
+    if let Some(reason) = &missing {
+        let error = reason as &dyn std::error::Error;
+        tracing::warn!(error, "no name server is asked: only names of /etc/hosts can be reached");
+    }
     let requirement = |is_required| if is_required { Requirement::Required } else { Requirement::Waived };
     Ok(Egress::start(EgressSettings {
         canary,
         landlock: requirement(network.landlock),
         seccomp: requirement(network.seccomp),
         ports: network.rules.ports(),
-        names: NameSettings::read_system()?,
+        proxy: network.proxy.as_ref().map(|proxy| proxy.url().clone()),
+        names,
         roots: TrustedRoots::read(SystemRoots::Trust, &ca.iter().map(Vec::as_slice).collect::<Vec<_>>())?,
         threads: NonZeroUsize::MIN,
     })?)

@@ -171,6 +171,7 @@ fn egress(world: &World, server: &Server) -> Egress {
         landlock: Requirement::Required,
         seccomp: Requirement::Required,
         ports: [server.port].into(),
+        proxy: None,
         names: NameSettings::of_servers(Vec::new()),
         roots: TrustedRoots::read(SystemRoots::Trust, &[]).expect("certificates"),
         threads: NonZeroUsize::MIN,

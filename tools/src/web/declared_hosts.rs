@@ -21,6 +21,11 @@ impl DeclaredHosts {
         Ok(Some(Self(Arc::new(rules.collect::<Result<_, _>>()?))))
     }
 
+    /// The declared rules.
+    pub(crate) fn rules(&self) -> &BTreeSet<HostRule> {
+        &self.0
+    }
+
     /// Refuses a request to a host that the tool does not declare.
     pub(crate) fn judge(&self, to: &Authority) -> Result<(), Denial> {
         if self.0.iter().any(|rule| rule.covers(to)) {

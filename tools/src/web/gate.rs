@@ -11,7 +11,7 @@ use std::{
 
 use portcullis_confine::{Canary, Requirement};
 use portcullis_egress::{
-    Credential, Egress, EgressError, EgressSettings, LazyEgress, NameSettings, SystemRoots, TrustedRoots,
+    Credential, Egress, EgressError, EgressSettings, LazyEgress, NameSettings, SystemRoots, TrustedRoots, Url,
     read_ca,
 };
 use portcullis_policy::{Grant, SecretName};
@@ -31,6 +31,8 @@ pub(crate) struct GateTerms {
     pub(crate) seccomp: Requirement,
     /// The ports of all rules of the policy.
     pub(crate) ports: BTreeSet<u16>,
+    /// The proxy of all requests.
+    pub(crate) proxy: Option<Url>,
     /// The file with further certificates.
     pub(crate) ca: Option<PathBuf>,
     /// The secrets of the policy.
@@ -120,12 +122,18 @@ fn start(terms: &GateTerms) -> Result<Egress, GateError> {
         .map(|path| read_ca(path).map_err(|source| GateError::Ca { path: path.clone(), source }));
     let ca = ca.transpose()?;
     let ca: Vec<&[u8]> = ca.as_deref().into_iter().collect();
+    let (names, missing) = NameSettings::read_available()?;
+    if let Some(reason) = &missing {
+        let error = reason as &dyn std::error::Error;
+        tracing::warn!(error, "no name server is asked: only addresses and names of /etc/hosts can be reached");
+    }
     Ok(Egress::start(EgressSettings {
         canary: Canary::create(&terms.state).map_err(GateError::Canary)?,
         landlock: terms.landlock,
         seccomp: terms.seccomp,
         ports: terms.ports.clone(),
-        names: NameSettings::read_system()?,
+        proxy: terms.proxy.clone(),
+        names,
         roots: TrustedRoots::read(SystemRoots::Trust, &ca)?,
         threads: THREADS,
     })?)

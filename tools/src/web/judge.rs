@@ -7,10 +7,11 @@ use std::{
     time::Duration,
 };
 
-use portcullis_egress::{Credential, Judge, Limits, Method, Refusal, Url};
+use portcullis_egress::{Credential, GrantKey, Judge, Limits, Method, Refusal, Url};
 use portcullis_policy::{Denial, DenialCode, Grant, Host, JudgedRequest};
 
 use super::DeclaredHosts;
+use crate::call::Caller;
 
 /// The grant of one call, as the client's judge.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct GrantJudge {
     grant: Grant,
     /// The hosts that the tool declares, if it is a tool of a module.
     declared: Option<DeclaredHosts>,
+    /// Whose connections the requests may use and leave.
+    key: Option<GrantKey>,
     limits: Limits,
     /// The denial behind the refusal that the client reports, with its rule and hint.
     denial: Mutex<Option<Denial>>,
@@ -45,11 +48,25 @@ impl GrantJudge {
         Self {
             grant,
             declared,
+            key: None,
             limits,
             denial: Mutex::new(None),
             credentials: OnceLock::new(),
             carried: Mutex::default(),
         }
+    }
+
+    /// Lets the requests use connections that others of the same identity have left: same policy, tool, agent and run,
+    /// same network part of the grant, same secrets, same declared hosts. The policy's digest is in it, so that no
+    /// connection outlives a policy; agent and run are, so that a server cannot join what two of them ask. A grant that
+    /// cannot be written as text has a connection for each request.
+    pub(crate) fn keeping_connections(mut self, policy: &str, tool: &str, caller: &Caller) -> Self {
+        let Grant { profile, network, secrets, .. } = &self.grant;
+        let declared = self.declared.as_ref().map(DeclaredHosts::rules);
+        let (agent, run) = (&caller.agent_id, &caller.run_id);
+        let identity = (policy, tool, agent, run, profile, network, secrets, declared);
+        self.key = serde_json::to_string(&identity).ok().map(GrantKey::new);
+        self
     }
 
     /// The grant.
@@ -133,6 +150,10 @@ impl Judge for GrantJudge {
     fn attached(&self, credential: &Credential) {
         let mut carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
         carried.insert(credential.name().to_owned());
+    }
+
+    fn grant_key(&self) -> Option<GrantKey> {
+        self.key.clone()
     }
 
     fn limits(&self) -> Limits {

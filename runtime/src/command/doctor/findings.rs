@@ -51,6 +51,9 @@ pub(super) struct EgressFinding {
     /// Whether requests can be made, on threads that proved every required layer.
     pub(super) ok: bool,
     pub(super) posture: Option<String>,
+    /// The proxy that all connections go through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) proxy: Option<String>,
     pub(super) layers: Vec<LayerFinding>,
     /// Why no request can be made.
     pub(super) reason: Option<String>,

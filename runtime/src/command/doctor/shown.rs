@@ -82,6 +82,9 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
         if let Some(reason) = &egress.reason {
             writeln!(out, "  {:<12} not possible: {}", "egress", text::for_terminal(reason))?;
         }
+        if let Some(proxy) = &egress.proxy {
+            writeln!(out, "  {:<12} {proxy}, which resolves the names of all connections", "proxy")?;
+        }
         write_layers(out, &egress.layers)?;
     }
 

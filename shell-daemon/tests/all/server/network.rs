@@ -23,7 +23,7 @@ fn network(hosts: &[String], private: &[String]) -> ShellNetwork {
 }
 
 fn with_network(world: &World, rules: ShellNetwork) -> DaemonConfig {
-    let network = DaemonNetwork { rules, ca: None, landlock: true, seccomp: true };
+    let network = DaemonNetwork { rules, ca: None, proxy: None, landlock: true, seccomp: true };
     DaemonConfig { network: Some(network), ..config(world) }
 }
 

@@ -27,7 +27,12 @@ impl Backend for RequestStep {
         let CallAttempt { checked, grant, time_limit, reading, caller, host, .. } = attempt;
         let text = |key: &str| checked.args.value().get(key).and_then(Value::as_str);
         let (url, method) = (text(URL).unwrap_or_default(), self.form.method.as_str());
-        let judge = GrantJudge::new(grant.clone(), None, time_limit);
+        let tool = checked.tool.facts().name.as_str();
+        let judge = GrantJudge::new(grant.clone(), None, time_limit).keeping_connections(
+            host.policy.digest().as_str(),
+            tool,
+            caller,
+        );
         let judge = Arc::new(match self.form.redirects {
             Redirects::AsGranted => judge,
             Redirects::Never => judge.without_redirects(),

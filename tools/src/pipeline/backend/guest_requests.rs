@@ -113,7 +113,9 @@ impl<'a> GuestRequests<'a> {
     ) -> Result<Response, ToolError> {
         let CallAttempt { checked, grant, deadline, reading, caller, host, .. } = self.attempt;
         let left = deadline.saturating_duration_since(Instant::now());
-        let judge = Arc::new(GrantJudge::new(grant.clone(), Some(self.declared.clone()), left));
+        let judge = GrantJudge::new(grant.clone(), Some(self.declared.clone()), left);
+        let tool = checked.tool.facts().name.as_str();
+        let judge = Arc::new(judge.keeping_connections(host.policy.digest().as_str(), tool, caller));
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending))?;
         // Other calls of the run go on while this one runs, and a guest may have read its mounts before it sends.
         judge_flow_again(checked, grant, host, &reading.facts_before_requests(caller))

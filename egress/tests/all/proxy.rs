@@ -1,0 +1,286 @@
+//! Requests and tunnels through a proxy: what it is told, what is judged, and what a hostile one gets.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use portcullis_confine::LayerStatus;
+use portcullis_egress::{
+    CancellationToken, FetchError, Limits, NameSettings, Response, StatusCode, TunnelLimits, TunnelWatch,
+};
+use rcgen::CertificateParams;
+use rustls::{ServerConnection, StreamOwned};
+
+use crate::world::{Asked, Authority, Client, Server, assert_code, loopback, ok, read_head, send};
+
+/// A proxy as squid is one: it opens tunnels and passes requests on, to this machine whatever the name.
+struct Forwarding {
+    port: u16,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Forwarding {
+    fn start() -> Self {
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&heads);
+        let server = Server::start(move |head, stream| {
+            seen.lock().unwrap().push(head.to_owned());
+            let target = head.split(' ').nth(1).unwrap();
+            let authority = target.trim_start_matches("http://").split('/').next().unwrap();
+            let port: u16 = authority.rsplit(':').next().unwrap().parse().unwrap();
+            let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+            if head.starts_with("CONNECT ") {
+                send(stream, b"HTTP/1.1 200 Connection established\r\nVia: 1.1 proxy\r\n\r\n");
+            } else {
+                let (_, path) = target.split_once(authority).unwrap();
+                send(&mut server, head.replacen(target, path, 1).as_bytes());
+            }
+            let (mut from, mut to) = (stream.try_clone().unwrap(), server.try_clone().unwrap());
+            let up = thread::spawn(move || {
+                let _gone = io::copy(&mut from, &mut to);
+                let _gone = to.shutdown(Shutdown::Write);
+            });
+            let _gone = io::copy(&mut server, stream);
+            let _gone = stream.shutdown(Shutdown::Both);
+            up.join().unwrap();
+        });
+        Self { port: server.port, heads }
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+
+    /// The first line of each request.
+    fn lines(&self) -> Vec<String> {
+        self.heads().iter().map(|head| head.lines().next().unwrap().to_owned()).collect()
+    }
+}
+
+/// A TLS server of this name, which keeps its connections.
+fn secure(authority: &Authority, name: &str) -> Server {
+    let config = authority.issue(&CertificateParams::new(vec![name.to_owned()]).unwrap());
+    Server::listen(move |stream, _count| {
+        let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+        while !read_head(&mut stream).is_empty() {
+            send(&mut stream, ok("hi").as_bytes());
+        }
+    })
+}
+
+#[tokio::test]
+async fn tls_goes_through_a_tunnel_to_the_origin_itself() {
+    let (authority, proxy) = (Authority::new(), Forwarding::start());
+    let server = secure(&authority, "good.test");
+    let client = Client::behind(proxy.port, &[server.port], &authority.pem);
+    let judge = Arc::new(Asked { key: Some("grant"), ..Asked::default() });
+    let url = format!("https://good.test:{}/path?query", server.port);
+    for _kept in 0..2 {
+        let response = client.get(&url, &judge).await.unwrap();
+        assert_eq!((&response.body[..], response.address), (&b"hi"[..], loopback(proxy.port)));
+    }
+    // One tunnel for both, and nothing of the request in it.
+    let authority = format!("good.test:{}", server.port);
+    assert_eq!(proxy.heads(), [format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")]);
+    // The name was not resolved here.
+    assert_eq!(*judge.questions.lock().unwrap(), ["GET /path", "GET /path"]);
+}
+
+#[tokio::test]
+async fn a_proxy_cannot_answer_for_the_origin() {
+    let (authority, proxy) = (Authority::new(), Forwarding::start());
+    for server in [secure(&authority, "proxy.test"), secure(&Authority::new(), "good.test")] {
+        let client = Client::behind(proxy.port, &[server.port], &authority.pem);
+        let url = format!("https://good.test:{}/", server.port);
+        assert_code(client.get(&url, &Arc::new(Asked::default())).await, "tls_failed");
+    }
+}
+
+#[tokio::test]
+async fn a_plain_request_names_its_whole_address() {
+    let proxy = Forwarding::start();
+    let server = Server::answering(ok("hi"));
+    let client = Client::behind(proxy.port, &[server.port], &Authority::new().pem);
+    let url = format!("http://plain.test:{}/a%20b?c#d", server.port);
+    let response = client.get(&url, &Arc::new(Asked::default())).await.unwrap();
+    assert_eq!((response.status, &response.body[..]), (StatusCode::OK, &b"hi"[..]));
+    assert_eq!(response.address, loopback(proxy.port));
+    let authority = format!("plain.test:{}", server.port);
+    assert_eq!(proxy.lines(), [format!("GET http://{authority}/a%20b?c HTTP/1.1")]);
+    assert!(proxy.heads()[0].contains(&format!("\r\nhost: {authority}\r\n")));
+}
+
+/// The threads cannot reach a server round the proxy.
+#[tokio::test]
+async fn only_the_port_of_the_proxy_is_open() {
+    let client = Client::behind(3128, &[443, 8443], &Authority::new().pem);
+    let posture = client.egress.posture();
+    if *posture.landlock() != LayerStatus::Waived {
+        assert_eq!(posture.network(), Some(&[3128].into()), "{posture}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_known_of_addresses_is_judged_before_the_proxy_is_asked() {
+    let proxy = Forwarding::start();
+    let server = Server::answering(ok("hi"));
+    let client = Client::behind(proxy.port, &[server.port], &Authority::new().pem);
+    let refused = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let judge = Arc::new(Asked { refused, ..Asked::default() });
+    for host in ["127.0.0.1", "0x7f.1", "[::1]", "localhost", "LOCALHOST.", "a.localhost"] {
+        for scheme in ["http", "https"] {
+            let url = format!("{scheme}://{host}:{}/", server.port);
+            assert_code(client.get(&url, &judge).await, "address_private");
+        }
+    }
+    // Either address of the loopback device is enough.
+    let judge =
+        Arc::new(Asked { refused: vec![IpAddr::V6(Ipv6Addr::LOCALHOST)], ..Asked::default() });
+    assert_code(client.get(&format!("http://localhost:{}/", server.port), &judge).await, "address_private");
+    assert_eq!((proxy.heads().len(), server.requests()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_port_that_no_rule_names_is_not_asked_for() {
+    let proxy = Forwarding::start();
+    let client = Client::behind(proxy.port, &[443], &Authority::new().pem);
+    let judge = Arc::new(Asked::default());
+    assert_code(client.get("https://good.test:8443/", &judge).await, "port_closed");
+    assert_code(client.get(&format!("http://good.test:{}/", proxy.port), &judge).await, "port_closed");
+    assert!(proxy.heads().is_empty());
+}
+
+/// Asks for a tunnel of a proxy that gives this answer. Returns the result, and what the proxy got after its answer.
+async fn ask_hostile(answer: &[u8], limits: Limits) -> (Result<Response, FetchError>, Vec<u8>) {
+    let (sent, received) = std::sync::mpsc::channel();
+    let answer = answer.to_vec();
+    let proxy = Server::start(move |_head, stream| {
+        send(stream, &answer);
+        let mut rest = Vec::new();
+        let _reset = stream.read_to_end(&mut rest);
+        sent.send(rest).unwrap();
+    });
+    let client = Client::behind(proxy.port, &[443], &Authority::new().pem);
+    let judge = Arc::new(Asked { limits, ..Asked::default() });
+    let result = client.get("https://good.test/", &judge).await;
+    (result, received.recv().unwrap())
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_an_error_with_its_status() {
+    for status in [100, 101, 302, 400, 403, 407, 429, 502, 503] {
+        let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 1000000\r\n\r\nthe rest is not awaited");
+        let (result, rest) = ask_hostile(answer.as_bytes(), Limits::default()).await;
+        let error = result.unwrap_err();
+        assert_eq!((error.code(), rest.len()), ("proxy_refused", 0), "{status}");
+        let text = error.to_string();
+        assert!(text.contains(&format!("answers {status} to a connection to good.test")), "{text}");
+        assert_eq!(text.contains("asks for credentials"), status == 407, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn no_tls_begins_behind_a_doubtful_answer() {
+    let endless = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "a".repeat(9000));
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n\r\n\x16\x03\x03",
+        "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nx: a\rb\r\n\r\n",
+        "HTTP/2 200\r\n\r\n",
+        "\x16\x03\x03\x00\x02\r\n",
+        "200 OK\r\n\r\n",
+        &endless,
+    ] {
+        let (result, rest) = ask_hostile(answer.as_bytes(), Limits::default()).await;
+        assert_code(result, "proxy_invalid");
+        assert!(rest.is_empty(), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_does_not_answer_is_left() {
+    let limits = Limits { connect: Duration::from_millis(100), ..Limits::default() };
+    for answer in ["", "HTTP/1.1 200 OK\r\nVia: 1.1 pro"] {
+        let (result, rest) = ask_hostile(answer.as_bytes(), limits.clone()).await;
+        assert_code(result, "connect_timeout");
+        assert!(rest.is_empty());
+    }
+    let hangs_up = Server::start(|_head, _stream| {});
+    let client = Client::behind(hangs_up.port, &[443], &Authority::new().pem);
+    let result = client.get("https://good.test/", &Arc::new(Asked::default())).await;
+    assert!(matches!(result.unwrap_err().code(), "proxy_invalid" | "proxy_broken"));
+}
+
+#[tokio::test]
+async fn a_plain_request_that_the_proxy_wants_credentials_for_is_refused() {
+    let proxy = Server::answering("HTTP/1.1 407 X\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n");
+    let client = Client::behind(proxy.port, &[80], &Authority::new().pem);
+    let error = client.get("http://plain.test/", &Arc::new(Asked::default())).await.unwrap_err();
+    assert_eq!(error.code(), "proxy_refused");
+    assert!(error.to_string().contains("asks for credentials"), "{error}");
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_gone_is_an_error() {
+    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let client = Client::behind(gone, &[443], &Authority::new().pem);
+    let result = client.get("https://good.test/", &Arc::new(Asked::default())).await;
+    assert_code(result, "connect_failed");
+}
+
+/// The tunnel of a confined program goes through the proxy's tunnel.
+#[tokio::test]
+async fn a_tunnel_goes_through_the_proxy() {
+    let (authority, proxy) = (Authority::new(), Forwarding::start());
+    let server = secure(&authority, "good.test");
+    let client = Client::behind(proxy.port, &[server.port], &authority.pem);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let ours = listener.accept().unwrap().0;
+    ours.set_nonblocking(true).unwrap();
+    let (pem, port) = (authority.pem.clone(), server.port);
+    let program = thread::spawn(move || {
+        let mut stream = theirs;
+        send(&mut stream, format!("CONNECT good.test:{port} HTTP/1.1\r\n\r\n").as_bytes());
+        assert!(read_head(&mut stream).starts_with("HTTP/1.1 200 "));
+        let connection = crate::tunnels::client_tls(&pem, "good.test");
+        let mut stream = StreamOwned::new(connection, stream);
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = [0; 40];
+        stream.read_exact(&mut answer).unwrap();
+        String::from_utf8(answer.to_vec()).unwrap()
+    });
+    let watch = TunnelWatch::default();
+    let (limits, cancel) = (TunnelLimits::default(), CancellationToken::new());
+    client.egress.tunnel(Arc::new(Asked::default()), ours, limits, watch.clone(), cancel).await;
+    assert!(program.join().unwrap().ends_with("\r\n\r\nhi"));
+    assert_eq!(proxy.lines(), [format!("CONNECT good.test:{port} HTTP/1.1")]);
+    assert_eq!(watch.facts().address, Some(loopback(proxy.port)));
+}
+
+/// Only the proxy's own name is resolved, and it may be private.
+#[tokio::test]
+async fn the_name_of_the_proxy_is_resolved_and_not_judged() {
+    let proxy = Forwarding::start();
+    let server = Server::answering(ok("hi"));
+    let names = NameSettings {
+        hosts: "127.0.0.1 proxy.test".to_owned(),
+        ..NameSettings::of_servers(vec![loopback(9)])
+    };
+    let client = Client::behind_name("proxy.test", proxy.port, &[server.port], names);
+    let posture = client.egress.posture();
+    if *posture.landlock() != LayerStatus::Waived {
+        assert_eq!(posture.network(), Some(&[9, proxy.port].into()), "{posture}");
+    }
+    let judge = Arc::new(Asked { refused: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], ..Asked::default() });
+    let response = client.get(&format!("http://plain.test:{}/", server.port), &judge).await.unwrap();
+    assert_eq!(&response.body[..], b"hi");
+}

@@ -1,0 +1,113 @@
+//! The proxy of `[egress]`, which carries every connection of the gate.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use thiserror::Error;
+use url::Url;
+
+use super::{Authority, InvalidUrl, Scheme, url_text::parse_url};
+
+/// Where the operator's proxy is: `http://`, a name or an address, and a port. It grants nothing by itself, and its own
+/// address may be one that is not public.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ProxyAddress {
+    url: Url,
+    authority: Authority,
+}
+
+impl ProxyAddress {
+    /// The address as a URL without user, path, query and fragment.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+}
+
+/// A text that is no address of a proxy.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InvalidProxy {
+    /// It is no URL of the kinds that are requested.
+    #[error("{0}; write such as `http://proxy.example:3128`")]
+    Url(#[from] InvalidUrl),
+    /// It has a user or a password, which every reader of the policy would see.
+    #[error("a proxy that wants credentials cannot be used: leave user and password out")]
+    Credentials,
+    /// It is asked over TLS.
+    #[error("a proxy is asked without TLS; write `http://`. TLS with the servers behind it is not affected")]
+    Scheme,
+    /// It has a path, a query or a fragment.
+    #[error("a proxy is a host and a port; write `{0}`")]
+    More(String),
+}
+
+impl FromStr for ProxyAddress {
+    type Err = InvalidProxy;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (url, authority) = parse_url(text).map_err(|error| match error {
+            InvalidUrl::UserInfo => InvalidProxy::Credentials,
+            other => InvalidProxy::Url(other),
+        })?;
+        if authority.scheme() != Scheme::Http {
+            return Err(InvalidProxy::Scheme);
+        }
+        // The parser of requests drops a fragment.
+        if url.path() != "/" || url.query().is_some() || text.contains('#') {
+            return Err(InvalidProxy::More(authority.to_string()));
+        }
+        Ok(Self { url, authority })
+    }
+}
+
+/// As a URL, without the port 80.
+impl fmt::Display for ProxyAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.authority.fmt(f)
+    }
+}
+
+impl Serialize for ProxyAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ProxyAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_a_host_and_a_port() {
+        for (text, expected) in [
+            ("http://proxy.example:3128", "http://proxy.example:3128"),
+            ("HTTP://Proxy.Example:3128/", "http://proxy.example:3128"),
+            ("http://10.0.0.1:8080", "http://10.0.0.1:8080"),
+            ("http://[fd00::1]:8080", "http://[fd00::1]:8080"),
+            ("http://proxy.example", "http://proxy.example"),
+        ] {
+            assert_eq!(text.parse::<ProxyAddress>().expect(text).to_string(), expected);
+        }
+        for (text, part) in [
+            ("https://proxy.example:3128", "without TLS"),
+            ("http://user@proxy.example:3128", "leave user and password out"),
+            ("http://user:word@proxy.example:3128", "leave user and password out"),
+            ("http://proxy.example:3128/path", "write `http://proxy.example:3128`"),
+            ("http://proxy.example:3128/?query", "write `http://proxy.example:3128`"),
+            ("http://proxy.example:3128/#", "write `http://proxy.example:3128`"),
+            ("http://proxy.example:0", "a number from 1 to 65535"),
+            ("socks5://proxy.example:1080", "write such as"),
+            ("proxy.example:3128", "write such as"),
+            ("", "write such as"),
+        ] {
+            let error = text.parse::<ProxyAddress>().expect_err(text).to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}
