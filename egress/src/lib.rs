@@ -9,6 +9,8 @@
 //! protocol. Resolver configuration, hosts file and certificates are read before. Names are asked over TCP, since
 //! no filter can bound where a datagram goes. [`Egress::posture`] is the proof, for audit rows.
 //!
+//! [`Egress::stream`] returns a response before its body has come.
+//!
 //! [`Egress::tunnel`] carries the TLS of a confined program to a host that the judge lets through, unread.
 //!
 //! A [`Dialler`] hands out connections to a few origins, for a client of the process that speaks its own protocol.
@@ -70,6 +72,7 @@ mod request;
 mod resolve;
 mod roots;
 mod route;
+mod stream;
 mod target;
 mod thread;
 mod tunnel;
@@ -85,6 +88,7 @@ pub use redact::redact_text;
 pub use request::{Request, Response};
 pub use resolve::NameSettings;
 pub use roots::{MAX_CA_BYTES, SystemRoots, TrustedRoots, read_ca};
+pub use stream::StreamedResponse;
 pub use thread::{Egress, EgressSettings};
 pub use tunnel::{TunnelEnd, TunnelFacts, TunnelLimits, TunnelWatch};
 

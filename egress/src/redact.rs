@@ -241,9 +241,16 @@ impl Ends {
 
 /// Whether the text ends before the next character, or within a line break or an escape that may stand for it.
 fn ends_within(text: &[u8], at: usize) -> bool {
+    let is_digits = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
     match text.get(at..).unwrap_or_default() {
         [] | [b'\r'] => true,
-        [b'%' | b'\\' | b'&', rest @ ..] => rest.len() <= MAX_ENTITY_BYTES,
+        [b'%', rest @ ..] => is_digits(rest) && rest.len() < if rest.starts_with(b"25") { 4 } else { 2 },
+        [b'\\'] => true,
+        [b'\\', b'u', rest @ ..] => is_digits(rest) && rest.len() < 4,
+        [b'\\', b'x', rest @ ..] => is_digits(rest) && rest.len() < 2,
+        [b'&', rest @ ..] => {
+            rest.len() <= MAX_ENTITY_BYTES && rest.iter().all(|byte| *byte == b'#' || byte.is_ascii_alphanumeric())
+        }
         _ => false,
     }
 }

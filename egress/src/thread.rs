@@ -33,7 +33,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     EgressError, FetchError, Judge, NameSettings, Request, Response, TrustedRoots, TunnelEnd, TunnelLimits,
-    TunnelWatch, Url, dial, fetch::Client, pool::Pool, proxy::Proxy, resolve::Resolver, tunnel,
+    TunnelWatch, Url, dial, fetch::Client, pool::Pool, proxy::Proxy, resolve::Resolver,
+    stream::{self, HeadSlot, StreamedResponse}, tunnel,
 };
 
 /// The settings of the threads. There is no default: each of them grants power.
@@ -140,6 +141,30 @@ impl Egress {
         answered.await.unwrap_or(Err(FetchError::Stopped))
     }
 
+    /// Makes a request as [`Self::send`] does, and returns when the head of the response has come. Its body is read as the
+    /// caller takes it. The judge's limit of time holds for both.
+    ///
+    /// # Cancellation
+    /// Cancelling the token, dropping the future, or dropping the response closes the request's connection.
+    ///
+    /// # Errors
+    /// As [`Self::send`]. Faults of the body come with its pieces.
+    pub async fn stream(
+        &self,
+        judge: Arc<dyn Judge>,
+        request: Request,
+        cancel: CancellationToken,
+    ) -> Result<StreamedResponse, FetchError> {
+        let cancel = cancel.child_token();
+        let cancel_on_drop = cancel.clone().drop_guard();
+        let (head, answered) = oneshot::channel();
+        self.submit(Job::Stream(StreamJob { judge, request, cancel, head: Some(head) }))?;
+        let response = answered.await.unwrap_or(Err(FetchError::Stopped))?;
+        // From now on the response does so.
+        drop(cancel_on_drop.disarm());
+        Ok(response)
+    }
+
     /// Serves the connection of a client that asks for a tunnel, to its end. `stream` must not block. The judge is
     /// asked about the tunnel as about a request with the method `CONNECT`, and about all addresses of the host.
     /// `watch` has the facts, those of a refusal among them.
@@ -202,6 +227,7 @@ impl Egress {
 /// Work on its way to a thread.
 enum Job {
     Request(RequestJob),
+    Stream(StreamJob),
     Tunnel(TunnelJob),
     Dial(DialJob),
 }
@@ -223,6 +249,14 @@ struct TunnelJob {
     cancel: CancellationToken,
     /// Dropped at the end.
     _done: oneshot::Sender<()>,
+}
+
+/// One request whose body is read as the caller takes it.
+struct StreamJob {
+    judge: Arc<dyn Judge>,
+    request: Request,
+    cancel: CancellationToken,
+    head: HeadSlot,
 }
 
 /// One request.
@@ -293,7 +327,8 @@ fn ports(settings: &EgressSettings, proxy: Option<&Proxy>) -> BTreeSet<u16> {
 
 /// Serves requests until the queue is closed, or the confinement is in doubt.
 async fn serve(client: &Client, proven: &ProvenThread, queue: &mut mpsc::Receiver<Job>) {
-    let (mut running, mut tunnels) = (FuturesUnordered::new(), FuturesUnordered::new());
+    let mut running = FuturesUnordered::new();
+    let (mut streams, mut tunnels) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
         tokio::select! {
             job = queue.recv(), if running.len() < MAX_RUNNING_REQUESTS => {
@@ -307,11 +342,13 @@ async fn serve(client: &Client, proven: &ProvenThread, queue: &mut mpsc::Receive
                     Job::Request(job) => running.push(run(client, job).boxed_local()),
                     Job::Dial(job) => running.push(hand_out(client, job).boxed_local()),
                     Job::Tunnel(job) if tunnels.len() < MAX_TUNNELS => tunnels.push(carry(client, job)),
-                    // Not left in the queue: a tunnel may last for long, and requests wait behind it.
-                    Job::Tunnel(_) => job.refuse(FetchError::Busy),
+                    Job::Stream(job) if streams.len() < MAX_STREAMS => streams.push(stream(client, job)),
+                    // Not left in the queue: both may last for long, and requests wait behind them.
+                    Job::Tunnel(_) | Job::Stream(_) => job.refuse(FetchError::Busy),
                 }
             }
             Some(()) = running.next(), if !running.is_empty() => {}
+            Some(()) = streams.next(), if !streams.is_empty() => {}
             Some(()) = tunnels.next(), if !tunnels.is_empty() => {}
             () = client.pool.expire() => {}
         }
@@ -322,6 +359,7 @@ impl Job {
     fn refuse(self, error: FetchError) {
         match self {
             Self::Request(job) => drop(job.answer.send(Err(error))),
+            Self::Stream(mut job) => stream::give(&mut job.head, Err(error)),
             Self::Tunnel(job) => job.watch.refuse(&error),
             Self::Dial(job) => drop(job.answer.send(Err(error))),
         }
@@ -363,12 +401,29 @@ async fn run(client: &Client, job: RequestJob) {
     let _gone = job.answer.send(result);
 }
 
+/// Makes one request whose body the caller pulls. A panic is the end of that request, and not of the thread's others.
+async fn stream(client: &Client, job: StreamJob) {
+    let StreamJob { judge, request, cancel, mut head } = job;
+    let piped = AssertUnwindSafe(stream::pipe(client, &*judge, request, &cancel, &mut head)).catch_unwind();
+    let error = tokio::select! {
+        biased;
+        () = cancel.cancelled() => FetchError::Cancelled,
+        _ended = piped => FetchError::Stopped,
+    };
+    // Does nothing where the head was given.
+    stream::give(&mut head, Err(error));
+}
+
 /// Requests that wait for a thread. More are refused: callers have limits of their own, and a queue without a
 /// bound would hold bodies without a bound.
 const MAX_QUEUED_REQUESTS: usize = 128;
 
 /// Requests that a thread works on at a time. Each may hold a body of the limit's size.
 const MAX_RUNNING_REQUESTS: usize = 64;
+
+/// Responses that a thread reads as their callers take them. Each has a connection, and at most three pieces and what
+/// was decoded of one read.
+const MAX_STREAMS: usize = 128;
 
 /// Tunnels that a thread carries at a time. Each has two descriptors and 32 KiB of buffers.
 const MAX_TUNNELS: usize = 1024;

@@ -80,7 +80,8 @@ fn the_times_of_other_core_tools_are_those_of_the_code() {
 }
 
 /// The structs of limits: their file, and whether docs/limits.md has a table of them.
-const STRUCTS: [(&str, &str, bool); 4] = [
+const STRUCTS: [(&str, &str, bool); 5] = [
+    ("Limits", "egress/src/limits.rs", true),
     ("SessionLimits", "shell-daemon/src/server/config.rs", true),
     ("ServiceLimits", "shell-daemon/src/server/config.rs", true),
     ("ProviderLimits", "agent/src/providers/settings.rs", true),

@@ -156,7 +156,7 @@ proptest! {
         prop_assert!(redact(&mut cleaned, &[credential(&value)]), "form {}", form);
         prop_assert!(cleaned.len() <= text.len());
         // None of the forms is left, whichever was written.
-        prop_assert!(find(&cleaned, &[credential(&value)]).is_empty());
+        prop_assert!(find(&cleaned, &[credential(&value)]).places.is_empty());
     }
 
     #[test]
@@ -174,5 +174,95 @@ proptest! {
         let mut cleaned = text.clone();
         let is_redacted = redact(&mut cleaned, &[credential("hunter2-hunter2")]);
         prop_assert!(is_redacted || cleaned == text);
+    }
+}
+
+/// The text in pieces of these lengths, the last of them for the rest.
+fn in_pieces(text: &[u8], mut lengths: impl Iterator<Item = usize>, credentials: &[Credential]) -> String {
+    let (mut redactor, mut found, mut rest) = (Redactor::new(credentials), Vec::new(), text);
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(lengths.next().unwrap_or(rest.len()).clamp(1, rest.len()));
+        found.extend(redactor.push(piece.to_vec()));
+        rest = more;
+    }
+    found.extend(redactor.finish());
+    String::from_utf8_lossy(&found).into_owned()
+}
+
+#[test]
+fn a_secret_is_found_across_pieces_in_each_form() {
+    let credentials = [credential(VALUE)];
+    let plain = VALUE.as_bytes();
+    let mut forms: Vec<Vec<u8>> = [
+        VALUE,
+        "ghp_A%252Fb%252Bc%253D%2522d%25261",
+        "\\u0067hp_A/b\\u002Bc\\u003d\\u0022d\\u00261",
+        "ghp_A&#x2F;b&#43;c&#61;&#x0000022;d&#X26;1",
+    ]
+    .map(|form| form.as_bytes().to_vec())
+    .into();
+    forms.push(plain.iter().flat_map(|byte| [*byte, 0]).collect());
+    for before in ["", "a", "ab"] {
+        let encoded = STANDARD.encode([before.as_bytes(), plain].concat());
+        let (one, two) = encoded.split_at(9);
+        forms.push(format!("{one}\r\n{two}").into_bytes());
+        forms.push(encoded.into_bytes());
+    }
+    for form in forms {
+        let text = [&b"one, "[..], &form, b", two"].concat();
+        let whole = clean(&text, &credentials);
+        assert!(whole.contains("REDACTED"), "{whole}");
+        for split in 0..text.len() {
+            assert_eq!(in_pieces(&text, [split].into_iter(), &credentials), whole, "{split}");
+        }
+        assert_eq!(in_pieces(&text, std::iter::repeat(1), &credentials), whole);
+    }
+}
+
+#[test]
+fn a_piece_that_begins_no_secret_is_not_held_back() {
+    let credentials = [credential(VALUE)];
+    let mut redactor = Redactor::new(&credentials);
+    assert_eq!(redactor.push(b"a line of text\n".to_vec()), b"a line of text\n");
+    // The beginning of a secret that turns out to be none.
+    assert_eq!(redactor.push(b"event: ghp_A/b".to_vec()), b"event: ");
+    assert_eq!(redactor.push(b" and more\n".to_vec()), b"ghp_A/b and more\n");
+    assert_eq!(redactor.push(b"ghp_A/b+c=".to_vec()), b"");
+    assert_eq!(redactor.push(b"\"d&1\n".to_vec()), b"REDACTED\n");
+    assert_eq!(redactor.push(b"&am".to_vec()), b"");
+    assert_eq!(redactor.finish(), b"&am");
+}
+
+#[test]
+fn a_body_without_secrets_to_look_for_is_passed_on() {
+    let mut redactor = Redactor::new(&[]);
+    assert_eq!(redactor.push(b"ghp".to_vec()), b"ghp");
+    assert!(redactor.finish().is_empty());
+}
+
+proptest! {
+    #[test]
+    fn pieces_hold_no_secret_and_lose_no_text(
+        parts in proptest::collection::vec(prop_oneof![
+            Just(VALUE.to_owned()),
+            Just("ghp_A".to_owned()),
+            Just("&quot;".to_owned()),
+            Just("%67".to_owned()),
+            "[ -~\n]{0,6}",
+        ], 0..8),
+        lengths in proptest::collection::vec(1_usize..9, 0..40),
+    ) {
+        let (text, credentials) = (parts.concat(), [credential(VALUE)]);
+        let found = in_pieces(text.as_bytes(), lengths.into_iter(), &credentials);
+        let whole = clean(text.as_bytes(), &credentials);
+        // Secrets that touch are one place in the whole text, and may be two in its pieces.
+        let once = |text: &str| {
+            let mut text = text.to_owned();
+            while text.contains("REDACTEDREDACTED") {
+                text = text.replace("REDACTEDREDACTED", "REDACTED");
+            }
+            text
+        };
+        prop_assert_eq!(once(&found), once(&whole));
     }
 }

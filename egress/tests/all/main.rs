@@ -11,6 +11,7 @@ mod names;
 mod proxy;
 mod redirects;
 mod sizes;
+mod streaming;
 mod tls;
 mod tunnels;
 mod world;

@@ -290,6 +290,82 @@ async fn cancelling_the_call_closes_the_connection() {
     assert!(matches!(&*code, "cancelled" | "caller_gone"), "{code}");
 }
 
+/// A server that sends a first part, and the rest of it once another request has come.
+fn serve_in_turn(listener: TcpListener) {
+    use std::io::{Read as _, Write as _};
+
+    thread::spawn(move || {
+        let mut waiting: Option<TcpStream> = None;
+        for mut connection in listener.incoming().flatten() {
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && connection.read(&mut byte).is_ok_and(|read| read > 0) {
+                head.push(byte[0]);
+            }
+            // The attempt of a canary connects and goes.
+            if head.is_empty() {
+                continue;
+            }
+            let begin = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\nfirst";
+            connection.write_all(begin).expect("the client waits");
+            match waiting.take() {
+                // The guest has read its first part: it asks on.
+                Some(mut first) => {
+                    first.write_all(b"rest").expect("the client waits");
+                    connection.write_all(b"rest").expect("the client waits");
+                }
+                None => waiting = Some(connection),
+            }
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_guest_reads_the_first_part_while_the_server_waits() {
+    let listener = free_listener();
+    let server = Server::named(listener.local_addr().expect("an address").port());
+    serve_in_turn(listener);
+    let (world, registry) = requests(&server).await;
+    let arguments = json!({"url": format!("{}/", origin(&server)), "times": 2, "take": 5});
+    let said = ask(&registry, arguments).await;
+    assert_eq!((&said[0]["text"], &said[1]["text"]), (&json!("first"), &json!("first")));
+    let rows = world.rows();
+    let of_requests: Vec<_> = rows.iter().filter(|row| row.operation_id.is_some()).collect();
+    let events: Vec<String> = of_requests.iter().map(|row| row.event.to_string()).collect();
+    // Both bodies are open until the guest ends.
+    assert_eq!(events, ["begin", "begin", "end", "end"]);
+    for end in &of_requests[2..] {
+        assert_eq!(end.outcome.as_ref().map(ToString::to_string).as_deref(), Some("ok"), "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_without_end_stops_at_the_limit() {
+    let listener = free_listener();
+    let server = Server::named(listener.local_addr().expect("an address").port());
+    let (told, mut ended) = mpsc::unbounded_channel();
+    thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+
+        for mut connection in listener.incoming().flatten() {
+            if !connection.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {
+                continue;
+            }
+            let _gone = connection.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            while connection.write_all(&[b'a'; 1000]).is_ok() {}
+            let _over = told.send(());
+        }
+    });
+    let world = world(&server, "requests", "\"GET\"")
+        .with_policy_edit("max_response = \"10MiB\"", "max_response = \"64KiB\"");
+    let registry = registry(&world, "requests", &module("requests", &server)).await;
+    let said = ask(&registry, json!({"url": format!("{}/", origin(&server))})).await;
+    assert_eq!(said[0]["broken"], "the response has more than 65536 bytes");
+    ended.recv().await.expect("the connection was closed");
+    let rows = world.rows();
+    let end = rows.iter().rfind(|row| row.operation_id.is_some()).expect("a row");
+    assert_eq!(end.code.as_deref(), Some("response_too_large"));
+}
+
 /// Reads a request and answers nothing until the client closes the connection.
 fn hold(mut connection: TcpStream, asked: &mpsc::UnboundedSender<()>, closed: &mpsc::UnboundedSender<()>) {
     use std::io::Read as _;
@@ -360,7 +436,8 @@ async fn a_guest_never_gets_the_secret_that_its_requests_carry() {
     let of_requests = rows.iter().filter(|row| row.operation_id.is_some());
     let named: Vec<usize> = of_requests.map(|row| row.secrets.len()).collect();
     // The one that was refused carried none.
-    assert_eq!(named, [1, 0]);
+    // Begin and end of the first.
+    assert_eq!(named, [1, 1, 0]);
     let calls: Vec<_> =
         rows.iter().filter(|row| row.operation_id.is_none() && row.outcome.is_some()).collect();
     assert_eq!((calls[0].secrets.as_slice(), calls[1].secrets.len()), (&["key".into()][..], 0));

@@ -25,7 +25,7 @@ mod tool;
 pub(crate) use declared_hosts::DeclaredHosts;
 pub(crate) use gate::{EgressGate, GateTerms};
 pub(crate) use judge::GrantJudge;
-pub(crate) use request::{RequestFailure, USER_AGENT, request, secrets_for};
+pub(crate) use request::{RequestFailure, USER_AGENT, failure, request, secrets_for, stream};
 pub(crate) use request_step::{BODY, Redirects, RequestStep, URL, request_step};
 pub(crate) use search_tool::{WebSearch, search_form, search_web, web_search};
 pub(crate) use secrets::SecretPlace;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use portcullis_egress::{
-    CancellationToken, Credential, FetchError, HeaderValue, Judge as _, Request, Response, redact_text,
+    CancellationToken, Credential, Egress, FetchError, HeaderValue, Judge as _, Request, Response,
+    StreamedResponse, redact_text,
 };
 use portcullis_policy::{Denial, Grant};
 use portcullis_types::{ToolError, ToolErrorKind, chain};
@@ -35,18 +36,56 @@ pub(crate) async fn request(
     cancel: CancellationToken,
     row: &mut CallRecord,
 ) -> Result<Response, RequestFailure> {
+    let client = ready(gate, judge, &request, row).await?;
+    let sent = client.send(Arc::clone(judge) as _, request, cancel).await;
+    row.secrets = carried(judge);
+    sent.map_err(|error| failure(&error, judge))
+}
+
+/// As [`request`], up to the head of the response: its body is read as the caller takes it. [`failure`] names faults of
+/// the body.
+///
+/// # Cancellation
+/// Dropping the future or the response, or firing the token, closes the connection.
+pub(crate) async fn stream(
+    gate: &EgressGate,
+    judge: &Arc<GrantJudge>,
+    request: Request,
+    cancel: CancellationToken,
+    row: &mut CallRecord,
+) -> Result<StreamedResponse, RequestFailure> {
+    let client = ready(gate, judge, &request, row).await?;
+    let sent = client.stream(Arc::clone(judge) as _, request, cancel).await;
+    row.secrets = carried(judge);
+    sent.map_err(|error| failure(&error, judge))
+}
+
+/// Starts the client, reads the secrets, and tells the row of both.
+async fn ready(
+    gate: &EgressGate,
+    judge: &GrantJudge,
+    request: &Request,
+    row: &mut CallRecord,
+) -> Result<Arc<Egress>, RequestFailure> {
     row.secrets.clear();
     let client = gate.client().await.map_err(RequestFailure::Failed)?;
     row.posture = Some(client.posture().summary().into());
     judge.arm(gate.credentials(judge.grant()).await.map_err(RequestFailure::Failed)?);
     // For a row that ends with the caller, while the request is under way.
     row.secrets = secrets_for(judge.grant(), request.url.as_str());
-    let sent = client.send(Arc::clone(judge) as _, request, cancel).await;
-    row.secrets = judge.carried().into_iter().map(Into::into).collect();
-    sent.map_err(|error| match judge.take_denial() {
+    Ok(client)
+}
+
+fn carried(judge: &GrantJudge) -> Vec<Text> {
+    judge.carried().into_iter().map(Into::into).collect()
+}
+
+/// The reason why there is no response, or no more of it.
+pub(crate) fn failure(error: &FetchError, judge: &GrantJudge) -> RequestFailure {
+    match judge.take_denial() {
         Some(denial) => RequestFailure::Denied(denial),
-        None => RequestFailure::Failed(tool_error(&error, judge.credentials())),
-    })
+        None => RequestFailure::Failed(tool_error(error, judge.credentials())),
+    }
 }
 
 /// The names of the secrets that a request to this address would carry, for the row before it.
@@ -61,7 +100,7 @@ fn tool_error(error: &FetchError, credentials: &[Credential]) -> ToolError {
         FetchError::ConnectTimeout { .. }
         | FetchError::FirstByteTimeout { .. }
         | FetchError::TotalTimeout { .. } => ToolErrorKind::Timeout,
-        FetchError::NameUnresolved { .. } => ToolErrorKind::NotFound,
+        FetchError::NameUnresolved { .. } | FetchError::NoNameServers { .. } => ToolErrorKind::NotFound,
         FetchError::RequestTooLarge { .. }
         | FetchError::ResponseTooLarge { .. }
         | FetchError::DecodedTooLarge { .. }

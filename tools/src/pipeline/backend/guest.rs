@@ -80,7 +80,7 @@ impl Backend for GuestTool {
         let limit = grant.limits.max_output;
         let running = runner.run(job, |frame| pass_on(bounded(frame, limit), call_id, caller));
         // Each request has a row of its own; the call's names the secrets of all.
-        let mut secrets = Vec::new();
+        let (mut secrets, mut recorded) = (Vec::new(), Ok(()));
         let ran = match (requests, &mut asks) {
             (Some((declared, gate)), Some(asks)) => {
                 let mut requests = GuestRequests::new(attempt, gate, declared.clone());
@@ -89,11 +89,13 @@ impl Backend for GuestTool {
                     never = requests.serve(asks) => match never {},
                 };
                 secrets = requests.secrets();
+                recorded = requests.finish();
                 ran
             }
             _ => running.await,
         };
         pending.row.secrets = secrets;
+        recorded?;
         let report = match ran {
             Ok(report) => report,
             Err(error) => {

@@ -1,5 +1,8 @@
 //! Serves the requests of one guest: each is judged by the call's grant and by what the tool declares, made on a confined
 //! thread of the host's HTTP client, and recorded in rows of its own.
+//!
+//! The guest has the head of a response, and the first bytes of its body, while the server still sends. So the `begin` of
+//! a request is written before the guest has the head, and its `end` before the guest learns that the body has ended.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,7 +11,8 @@ use std::{
     time::Instant,
 };
 
-use portcullis_egress::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use bytes::Bytes;
+use portcullis_egress::{HeaderMap, HeaderName, HeaderValue, Method, Request, StreamedResponse};
 use portcullis_policy::{Grant, JudgedRequest};
 use portcullis_types::{HttpFault, HttpRequestHead, HttpResponseHead, ToolError};
 use tokio::sync::mpsc;
@@ -27,7 +31,7 @@ use crate::{
 /// The most requests of one call. Each leaves rows in the audit log.
 const MAX_REQUESTS: usize = 256;
 
-/// The most responses that a call reads side by side. Each is held in memory.
+/// The most responses that a call reads side by side. Each is a connection, with a few pieces of its body.
 const MAX_OPEN_RESPONSES: u32 = 8;
 
 /// The host's end of a call's requests.
@@ -37,15 +41,27 @@ pub(super) struct GuestRequests<'a> {
     declared: DeclaredHosts,
     made: usize,
     next: u32,
-    /// What has not been read yet of each open response.
-    open: HashMap<u32, bytes::Bytes>,
+    open: HashMap<u32, OpenResponse>,
     /// The secrets that the requests have carried.
     secrets: BTreeSet<Text>,
+    /// The first end of a request that could not be recorded.
+    unrecorded: Option<ToolError>,
+}
+
+/// A response whose body the guest may still read.
+struct OpenResponse {
+    response: StreamedResponse,
+    /// The rest of the last piece.
+    rest: Bytes,
+    /// The bytes that the guest has got.
+    read: u64,
+    judge: Arc<GrantJudge>,
+    pending: PendingRecord,
 }
 
 impl<'a> GuestRequests<'a> {
     pub(super) fn new(attempt: CallAttempt<'a>, gate: &'a EgressGate, declared: DeclaredHosts) -> Self {
-        Self { attempt, gate, declared, made: 0, next: 0, open: HashMap::new(), secrets: BTreeSet::new() }
+        Self { attempt, gate, declared, made: 0, next: 0, open: HashMap::new(), secrets: BTreeSet::new(), unrecorded: None }
     }
 
     /// The names of the secrets that the requests have carried.
@@ -64,9 +80,14 @@ impl<'a> GuestRequests<'a> {
                     let answer = self.send(head, body).await;
                     reply.give(answer.map_err(|error| fault(&error)));
                 }
-                Some(HttpAsk::Read { body, max, reply }) => reply.give(self.read(body, max)),
+                Some(HttpAsk::Read { body, max, reply }) => {
+                    let read = self.read(body, max).await;
+                    reply.give(read.map_err(|error| fault(&error)));
+                }
                 Some(HttpAsk::Close { body, reply }) => {
-                    self.open.remove(&body);
+                    // The guest learns nothing of the log; the end of the call does.
+                    let closed = self.open.remove(&body).map_or(Ok(()), OpenResponse::close);
+                    self.unrecorded = self.unrecorded.take().or(closed.err());
                     reply.give(());
                 }
                 // The guest is over; its report is on its way.
@@ -88,29 +109,25 @@ impl<'a> GuestRequests<'a> {
         // Also a request that is refused: each leaves a row.
         self.made += 1;
         let mut pending = self.pending(&head);
-        let result = self.make(&head, body, &mut pending).await;
+        let made = self.make(&head, body, &mut pending).await;
         self.secrets.extend(pending.row.secrets.iter().cloned());
-        let ending = CallEnding {
-            code: result.as_ref().err().map(|error| Arc::from(error.code())),
-            duration: Some(pending.elapsed()),
-            output_bytes: result.as_ref().ok().map(|response| response.body.len() as u64),
-            ..CallEnding::new(match &result {
-                Ok(_) => Outcome::Ok,
-                Err(error) => Outcome::Error(error.kind()),
-            })
-        };
-        // Before the guest gets the response, as with every result.
-        pending.end(ending).map_err(|error| unrecorded(&error))?;
-        result.map(|response| self.keep(response))
+        match made {
+            Ok((response, judge)) => Ok(self.keep(response, judge, pending)),
+            Err(error) => {
+                record(&mut pending, Err(&error))?;
+                Err(error)
+            }
+        }
     }
 
-    /// Judges the request, records its begin where it may have effects, and sends it.
+    /// Judges the request, and sends it. Records its begin: before it is sent where it may have effects, else before
+    /// anything of the response is passed on.
     async fn make(
         &mut self,
         head: &HttpRequestHead,
         body: Vec<u8>,
         pending: &mut PendingRecord,
-    ) -> Result<Response, ToolError> {
+    ) -> Result<(StreamedResponse, Arc<GrantJudge>), ToolError> {
         let CallAttempt { checked, grant, deadline, reading, caller, host, .. } = self.attempt;
         let left = deadline.saturating_duration_since(Instant::now());
         let judge = GrantJudge::new(grant.clone(), Some(self.declared.clone()), left);
@@ -124,20 +141,25 @@ impl<'a> GuestRequests<'a> {
         pending.row.secrets = web::secrets_for(grant, judged.url().as_str());
         pending.row.decision = Some(Verdict::Allow);
         pending.row.rule = Some(rule_of(grant).into());
-        if !matches!(request.method, Method::GET | Method::HEAD) {
+        let has_effects = !matches!(request.method, Method::GET | Method::HEAD);
+        if has_effects {
             pending.begin().map_err(|error| unrecorded(&error))?;
         }
         reading.reads_web();
         reading.carries(&pending.row.secrets);
         reading.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
         let cancel = caller.cancel.child_token();
-        let made = web::request(self.gate, &judge, request, cancel, &mut pending.row).await;
+        let made = web::stream(self.gate, &judge, request, cancel, &mut pending.row).await;
         // A redirect may have carried further ones.
         reading.carries(&pending.row.secrets);
-        made.map_err(|failure| match failure {
+        let response = made.map_err(|failure| match failure {
             RequestFailure::Denied(denial) => refuse(denial, pending),
             RequestFailure::Failed(error) => error,
-        })
+        })?;
+        if !has_effects {
+            pending.begin().map_err(|error| unrecorded(&error))?;
+        }
+        Ok((response, judge))
     }
 
     /// A row of its own, which the id of the call, or of its operation, joins with the call's.
@@ -164,7 +186,12 @@ impl<'a> GuestRequests<'a> {
         PendingRecord::new(Arc::clone(&host.audit), row)
     }
 
-    fn keep(&mut self, response: Response) -> HttpResponseHead {
+    fn keep(
+        &mut self,
+        response: StreamedResponse,
+        judge: Arc<GrantJudge>,
+        pending: PendingRecord,
+    ) -> HttpResponseHead {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
@@ -176,18 +203,68 @@ impl<'a> GuestRequests<'a> {
             url: response.url.to_string(),
             headers: headers.collect(),
         };
-        self.open.insert(number, response.body);
+        self.open.insert(number, OpenResponse { response, rest: Bytes::new(), read: 0, judge, pending });
         head
     }
 
-    fn read(&mut self, number: u32, max: usize) -> Result<Vec<u8>, HttpFault> {
-        let Some(body) = self.open.get_mut(&number) else { return Ok(Vec::new()) };
-        let piece = body.split_to(max.min(body.len()));
-        if body.is_empty() {
-            self.open.remove(&number);
+    /// The next bytes of a body; none at its end, and of a response that is not open.
+    async fn read(&mut self, number: u32, max: usize) -> Result<Vec<u8>, ToolError> {
+        let Some(open) = self.open.get_mut(&number) else { return Ok(Vec::new()) };
+        let read = open.read(max).await;
+        if !matches!(&read, Ok(bytes) if !bytes.is_empty())
+            && let Some(mut ended) = self.open.remove(&number)
+        {
+            record(&mut ended.pending, read.as_ref().map(|_end| ended.read))?;
         }
-        Ok(piece.into())
+        read
     }
+
+    /// Closes the responses that the guest has left open, once it has ended.
+    ///
+    /// # Errors
+    /// If the end of a request could not be recorded.
+    pub(super) fn finish(mut self) -> Result<(), ToolError> {
+        let closed = self.open.drain().map(|(_, open)| open.close());
+        closed.fold(self.unrecorded.take().map_or(Ok(()), Err), Result::and)
+    }
+}
+
+impl OpenResponse {
+    async fn read(&mut self, max: usize) -> Result<Vec<u8>, ToolError> {
+        if self.rest.is_empty() {
+            match self.response.next().await {
+                Ok(piece) => self.rest = piece.unwrap_or_default(),
+                Err(error) => {
+                    return Err(match web::failure(&error, &self.judge) {
+                        RequestFailure::Denied(denial) => refuse(denial, &mut self.pending),
+                        RequestFailure::Failed(error) => error,
+                    });
+                }
+            }
+        }
+        let bytes = self.rest.split_to(max.min(self.rest.len()));
+        self.read += bytes.len() as u64;
+        Ok(bytes.into())
+    }
+
+    /// The guest has given the response up, which is no fault.
+    fn close(mut self) -> Result<(), ToolError> {
+        record(&mut self.pending, Ok(self.read))
+    }
+}
+
+/// Writes the end of a request: the bytes that the guest got, or the reason why it got no more.
+fn record(pending: &mut PendingRecord, result: Result<u64, &ToolError>) -> Result<(), ToolError> {
+    let ending = CallEnding {
+        code: result.err().map(|error| Arc::from(error.code())),
+        duration: Some(pending.elapsed()),
+        output_bytes: result.ok(),
+        ..CallEnding::new(match result {
+            Ok(_) => Outcome::Ok,
+            Err(error) => Outcome::Error(error.kind()),
+        })
+    };
+    pending.end(ending).map_err(|error| unrecorded(&error))
 }
 
 /// The policy rule that grants a request.
