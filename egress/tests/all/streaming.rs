@@ -182,7 +182,8 @@ async fn a_body_that_was_read_to_its_end_leaves_its_connection() {
     let server = Server::listen(|mut stream, requests| {
         while !read_head(&mut stream).is_empty() {
             let before = requests.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            send(&mut stream, ok(&format!("{before} on {}", stream.peer_addr().unwrap())).as_bytes());
+            let peer = stream.peer_addr().unwrap();
+            send(&mut stream, ok(&format!("{before} on {peer}")).as_bytes());
         }
     });
     let client = Client::new(&[server.port]);

@@ -33,6 +33,7 @@ paths = ["a/hooks", "makefile"]
 [egress]
 allow_private = ["127.0.0.1:8080"]
 ca = "ca.pem"
+proxy = "http://p.example:3128"
 max_response = "9MiB"
 max_redirects = 4
 [audit]
@@ -49,7 +50,7 @@ max_timeout = "9m"
 const FULL_OTHERWISE: &str = r#"
 limits = { max_timeout = "540s", wasm_memory = 66060288, max_output_bytes = "15 KiB", calls_per_minute = 599, concurrency = 0x9 }
 audit = {}  # the default
-egress = { max_redirects = 4, max_response = "9216KiB", ca = "ca.pem", allow_private = ["127.0.0.1:8080", "127.0.0.1:8080"] }
+egress = { max_redirects = 4, max_response = "9216KiB", ca = "ca.pem", proxy = "HTTP://p.example:3128/", allow_private = ["127.0.0.1:8080", "127.0.0.1:8080"] }
 protect.paths = [ "Makefile", "a/hooks/", "makefile" ]
 tools.t = { enabled = true, max_output_bytes = 1024, memory = "1024KiB", timeout = "5000ms", approval = "ask", profile = "P" }
 tiers.privileged = { approval = "ask", profile = "Nothing" }
@@ -113,6 +114,8 @@ fn every_single_change_counts() {
         (r#"["127.0.0.1:8080"]"#, r#"["127.0.0.1:8080", "metadata.google.internal:80"]"#),
         (r#"ca = "ca.pem""#, ""),
         (r#""ca.pem""#, r#""cb.pem""#),
+        (r#"proxy = "http://p.example:3128""#, ""),
+        (r#""http://p.example:3128""#, r#""http://p.example:3129""#),
         ("9MiB", "8MiB"),
         ("max_redirects = 4", "max_redirects = 3"),
         ("max_redirects = 4", ""),

@@ -222,6 +222,7 @@ fn no_policy_wide_setting_grew(reduced: &WorkspaceSecurityPolicy, before: &Works
         && reduced.network_ports().is_subset(&before.network_ports())
         && reduced.egress().allow_private == before.egress().allow_private
         && reduced.egress().ca == before.egress().ca
+        && reduced.egress().proxy == before.egress().proxy
         && (reduced.search().is_none() || reduced.search() == before.search())
         && no_shell_grew(reduced.shell(), before.shell())
 }

@@ -27,6 +27,7 @@ pub(crate) const OPERATOR: &[(&str, &[&str])] = &[
     ("profiles.B.hosts", &["['https://api.example.com', 'http://127.0.0.1:8080']"]),
     ("egress.allow_private", &["['127.0.0.1:8080']", "[]"]),
     ("egress.ca", &["'ca.pem'"]),
+    ("egress.proxy", &["'http://p.example:3128'"]),
     ("egress.max_response", &["'1MiB'", "'100MiB'"]),
     ("egress.max_redirects", &["0", "9"]),
     ("secrets.s", SECRET),

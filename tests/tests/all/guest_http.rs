@@ -356,7 +356,7 @@ async fn a_response_without_end_stops_at_the_limit() {
         }
     });
     let world = world(&server, "requests", "\"GET\"")
-        .with_policy_edit("max_response = \"10MiB\"", "max_response = \"64KiB\"");
+        .with_policy_edit("\"10MiB\"", "\"64KiB\"");
     let registry = registry(&world, "requests", &module("requests", &server)).await;
     let said = ask(&registry, json!({"url": format!("{}/", origin(&server))})).await;
     assert_eq!(said[0]["broken"], "the response has more than 65536 bytes");

@@ -2,6 +2,7 @@
 
 mod canary;
 mod hostile;
+mod proxy;
 mod search;
 mod secrets;
 pub(crate) mod server;

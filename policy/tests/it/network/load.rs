@@ -57,10 +57,32 @@ fn faults_have_a_place_and_say_what_to_write() {
         "[egress]\nca = ''",
         "18:6: egress.ca: a file is missing; write its path, absolute or relative to this file",
     );
-    for key in ["proxy = 'http://p'", "robots = 'obey'"] {
+    check_fault(
+        "[egress]\nproxy = 'https://p.example:3128'",
+        "18:9: egress.proxy: a proxy is asked without TLS; write `http://`. TLS with the servers behind it is not \
+         affected",
+    );
+    check_fault(
+        "[egress]\nproxy = 'http://user:word@p.example'",
+        "18:9: egress.proxy: a proxy that wants credentials cannot be used: leave user and password out",
+    );
+    for key in ["robots = 'obey'"] {
         let error = try_load(&format!("{BASE}[egress]\n{key}"), None).expect_err("unknown").to_string();
         assert!(error.contains("unknown key"), "{error}");
     }
+}
+
+#[test]
+fn a_proxy_is_the_operators_and_is_shown() {
+    let with = load(&operator("proxy = 'http://P.Example:3128/'"));
+    let proxy = with.egress().proxy.as_ref().expect("set");
+    assert_eq!(proxy.url().as_str(), "http://p.example:3128/");
+    let without = load(&operator(""));
+    assert!(without.egress().proxy.is_none());
+    assert_ne!(with.digest(), without.digest());
+    let shown = "proxy of all connections, which resolves their names\n  http://p.example:3128\n";
+    assert!(with.summary().contains(shown), "{}", with.summary());
+    assert!(!without.summary().contains("proxy"));
 }
 
 #[test]
@@ -150,6 +172,7 @@ fn an_overlay_that_would_widen_the_network_is_refused() {
         ),
         ("[egress]\nallow_private = []", &format!("2:1: egress.allow_private: {only}")),
         ("[egress]\nca = 'x'", &format!("2:1: egress.ca: {only}")),
+        ("[egress]\nproxy = 'http://p'", &format!("2:1: egress.proxy: {only}")),
     ] {
         let error = try_load(&operator(""), Some(overlay)).expect_err("is refused").to_string();
         assert_eq!(error, format!("workspace.toml:{fault}"));

@@ -1,0 +1,66 @@
+//! Requests through the operator's proxy, which a server of the test plays.
+
+use portcullis_testing::World;
+use portcullis_types::ToolErrorKind;
+
+use super::{ARTICLE, fetch, server::{self, Server}};
+use crate::modules::{portcullis, stdout};
+
+/// A world behind a proxy on this port of the machine.
+fn world(proxy: u16, hosts: &str) -> World {
+    World::new()
+        .with_shared_modules()
+        .with_policy_edit("hosts = [\"https://*\"]", &format!("hosts = [{hosts}]"))
+        .with_policy_edit("[egress]    ", &format!("[egress]\nproxy = \"http://127.0.0.1:{proxy}\"\n#"))
+}
+
+#[tokio::test]
+async fn a_page_comes_through_the_proxy() {
+    let proxy = Server::start(|target| match target {
+        "http://plain.example/gates" => server::html(ARTICLE),
+        // Of a tunnel it is host and port.
+        "secure.example:443" => server::status("407 Proxy Authentication Required"),
+        _ => server::status("403 Forbidden"),
+    });
+    let hosts = "\"http://plain.example\", \"https://secure.example\", \"https://other.example:8443\", \
+                 \"http://127.0.0.1\", \"http://localhost\"";
+    let world = world(proxy.port(), hosts);
+    let registry = world.registry().await;
+    let text = fetch(&registry, "http://plain.example/gates").await.text();
+    assert!(text.contains("only one that still has its portcullis"), "{text}");
+    let request = world.rows().into_iter().rfind(|row| &*row.tool == "web_fetch_request").expect("a row");
+    let posture = request.posture.expect("proven");
+    // No other port, and no name server's.
+    assert!(posture.contains(&format!(" tcp {})", proxy.port())), "{posture}");
+
+    let error = fetch(&registry, "https://secure.example/").await.0.outcome.expect_err("refused");
+    assert_eq!(error.code(), "proxy_refused");
+    assert!(error.message().contains("407") && error.message().contains("credentials"), "{error:?}");
+    let error = fetch(&registry, "https://other.example:8443/").await.0.outcome.expect_err("refused");
+    assert_eq!((error.kind(), error.code()), (ToolErrorKind::Failed, "proxy_refused"));
+
+    let asked = proxy.requests();
+    for (url, code) in [
+        ("http://127.0.0.1/", "address_not_public"),
+        ("http://localhost/", "address_not_public"),
+        ("http://ungranted.example/", "host_not_granted"),
+        ("http://169.254.169.254/", "host_not_granted"),
+    ] {
+        let error = fetch(&registry, url).await.0.outcome.expect_err("refused");
+        assert_eq!(error.code(), code, "{url}");
+    }
+    assert_eq!(proxy.requests(), asked);
+}
+
+#[test]
+fn the_proxy_is_shown_by_policy_check_and_doctor() {
+    // Nothing is asked of it.
+    let proxy = Server::start(|_| None);
+    let world = world(proxy.port(), "\"https://example.com\"");
+    let shown = format!("http://127.0.0.1:{}", proxy.port());
+    let checked = stdout(&portcullis(&world, &["policy", "check"]));
+    assert!(checked.contains(&format!("proxy = \"{shown}\"")), "{checked}");
+    let found = stdout(&portcullis(&world, &["doctor"]));
+    assert!(found.contains(&format!("{shown}, which resolves the names of all connections")), "{found}");
+    assert_eq!(proxy.requests(), 0);
+}
