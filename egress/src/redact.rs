@@ -249,7 +249,8 @@ fn ends_within(text: &[u8], at: usize) -> bool {
         [b'\\', b'u', rest @ ..] => is_digits(rest) && rest.len() < 4,
         [b'\\', b'x', rest @ ..] => is_digits(rest) && rest.len() < 2,
         [b'&', rest @ ..] => {
-            rest.len() <= MAX_ENTITY_BYTES && rest.iter().all(|byte| *byte == b'#' || byte.is_ascii_alphanumeric())
+            rest.len() <= MAX_ENTITY_BYTES
+                && rest.iter().all(|byte| *byte == b'#' || byte.is_ascii_alphanumeric())
         }
         _ => false,
     }

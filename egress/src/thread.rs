@@ -33,8 +33,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     EgressError, FetchError, Judge, NameSettings, Request, Response, TrustedRoots, TunnelEnd, TunnelLimits,
-    TunnelWatch, Url, dial, fetch::Client, pool::Pool, proxy::Proxy, resolve::Resolver,
-    stream::{self, HeadSlot, StreamedResponse}, tunnel,
+    TunnelWatch, Url, dial,
+    fetch::Client,
+    pool::Pool,
+    proxy::Proxy,
+    resolve::Resolver,
+    stream::{self, HeadSlot, StreamedResponse},
+    tunnel,
 };
 
 /// The settings of the threads. There is no default: each of them grants power.
@@ -298,13 +303,8 @@ fn set_up(
         .build()
         .map_err(|source| EgressError::Thread { source })?;
     let resolver = Resolver::build(&settings.names)?;
-    let client = Client {
-        resolver,
-        tls,
-        ports: settings.ports.clone(),
-        proxy: proxy.clone(),
-        pool: Pool::default(),
-    };
+    let client =
+        Client { resolver, tls, ports: settings.ports.clone(), proxy: proxy.clone(), pool: Pool::default() };
     let rules = ThreadConfinement {
         landlock: settings.landlock,
         seccomp: settings.seccomp,

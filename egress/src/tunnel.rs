@@ -18,9 +18,7 @@ use std::{
 
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
-use crate::{
-    FetchError, Judge, dial::judged, fetch::Client, route::Route, target::Target,
-};
+use crate::{FetchError, Judge, dial::judged, fetch::Client, route::Route, target::Target};
 
 mod error;
 mod head;

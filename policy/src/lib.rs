@@ -72,8 +72,9 @@ pub use mount::MountSpec;
 pub use name::{InvalidName, MountName, ProfileName, SecretName};
 pub use network::{
     Authority, EgressSettings, Host, HostName, HostRule, HttpMethod, InvalidHost, InvalidHostRule,
-    InvalidPrivateEndpoint, InvalidProxy, InvalidTunnelRule, InvalidUrl, JudgedAddress, JudgedRequest, MAX_URL_BYTES,
-    NetworkGrant, PrivateEndpoint, ProxyAddress, ResponseBytes, Scheme, ShellNetwork, TunnelRule,
+    InvalidPrivateEndpoint, InvalidProxy, InvalidTunnelRule, InvalidUrl, JudgedAddress, JudgedRequest,
+    MAX_URL_BYTES, NetworkGrant, PrivateEndpoint, ProxyAddress, ResponseBytes, Scheme, ShellNetwork,
+    TunnelRule,
 };
 pub use operation::Operation;
 pub use policy::WorkspaceSecurityPolicy;

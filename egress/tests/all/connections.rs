@@ -188,7 +188,10 @@ async fn a_connection_with_bytes_left_over_is_not_kept() {
 async fn a_connection_with_a_refused_answer_is_not_kept() {
     let gzip = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 5\r\n\r\nplain";
     let large = format!("HTTP/1.1 200 OK\r\ncontent-length: 1001\r\n\r\n{}", "a".repeat(1001));
-    let chunks = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n", "a".repeat(1001));
+    let chunks = format!(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n",
+        "a".repeat(1001)
+    );
     let unread = "HTTP/1.1 302 Found\r\nlocation: /next\r\ncontent-length: 4\r\n\r\nbody";
     for (answer, code) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nhi", "response_framing"),
@@ -232,13 +235,11 @@ async fn a_cancelled_request_leaves_no_connection() {
     let (judge, url) = (judge("grant"), keeping.server.url("/"));
     let cancel = CancellationToken::new();
     let request = Request::get(url.parse().unwrap());
-    let (result, ()) = tokio::join!(
-        client.egress.send(Arc::<Asked>::clone(&judge), request, cancel.clone()),
-        async {
+    let (result, ()) =
+        tokio::join!(client.egress.send(Arc::<Asked>::clone(&judge), request, cancel.clone()), async {
             heard.recv().await.unwrap();
             cancel.cancel();
-        }
-    );
+        });
     assert_code(result, "cancelled");
     assert_eq!(body(&client, &url, &judge).await, "2.1");
 }

@@ -1,7 +1,7 @@
 //! Requests as a tool makes them, over confined threads, against servers that behave and servers that do not.
 
-mod confinement;
 mod attempts;
+mod confinement;
 mod connections;
 mod credentials;
 mod dialling;

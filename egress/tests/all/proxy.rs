@@ -139,8 +139,7 @@ async fn what_is_known_of_addresses_is_judged_before_the_proxy_is_asked() {
         }
     }
     // Either address of the loopback device is enough.
-    let judge =
-        Arc::new(Asked { refused: vec![IpAddr::V6(Ipv6Addr::LOCALHOST)], ..Asked::default() });
+    let judge = Arc::new(Asked { refused: vec![IpAddr::V6(Ipv6Addr::LOCALHOST)], ..Asked::default() });
     assert_code(client.get(&format!("http://localhost:{}/", server.port), &judge).await, "address_private");
     assert_eq!((proxy.heads().len(), server.requests()), (0, 0));
 }

@@ -145,11 +145,8 @@ async fn a_secret_across_two_pieces_is_taken_out() {
     let value = SecretValue::new(b"hunter2hunter2".to_vec()).unwrap();
     let credential = Credential::new("test", &value, "x-key", ("", "")).unwrap();
     let client = Client::new(&[in_turn.server.port]);
-    let judge = Asked {
-        credentials: vec![credential],
-        audience: vec![in_turn.server.port],
-        ..Asked::default()
-    };
+    let judge =
+        Asked { credentials: vec![credential], audience: vec![in_turn.server.port], ..Asked::default() };
     let mut response = in_turn.open(&client, judge).await;
     assert_eq!(piece(&mut response).await, "you are ");
     in_turn.go.send(()).unwrap();

@@ -228,7 +228,7 @@ async fn other_requests_are_refused_before_anything_else() {
         ("\u{16}\u{3}\u{1}".to_owned(), "tunnel_request_invalid"),
         (String::new(), "tunnel_request_invalid"),
         ("CONNECT good.test:1 HTTP/1.1\r\n\r\n".to_owned(), "port_closed"),
-        (format!("CONNECT nowhere.test:{port} HTTP/1.1\r\n\r\n"), "name_unresolved"),
+        (format!("CONNECT nowhere.test:{port} HTTP/1.1\r\n\r\n"), "no_name_servers"),
     ] {
         world.check(&request, None, end).await;
     }

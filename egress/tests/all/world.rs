@@ -18,8 +18,8 @@ use std::{
 
 use portcullis_confine::{Canary, Layer, Requirement, probe_kernel};
 use portcullis_egress::{
-    CancellationToken, Credential, Egress, EgressSettings, FetchError, GrantKey, Judge, Limits, Method, NameSettings,
-    Refusal, Request, Response, SystemRoots, TrustedRoots, Url,
+    CancellationToken, Credential, Egress, EgressSettings, FetchError, GrantKey, Judge, Limits, Method,
+    NameSettings, Refusal, Request, Response, SystemRoots, TrustedRoots, Url,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 

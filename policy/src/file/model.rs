@@ -6,8 +6,8 @@ use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
     Approval, AuditSync, FileBytes, HostRule, HttpMethod, MemoryBytes, MountName, Operator, OutputBytes,
-    PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer, ResponseBytes, SearchSettings, SecretHeader, SecretName,
-    SecretSource, TunnelRule, VariableName, commands::CommandPattern, protect::Pattern,
+    PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer, ResponseBytes, SearchSettings, SecretHeader,
+    SecretName, SecretSource, TunnelRule, VariableName, commands::CommandPattern, protect::Pattern,
 };
 
 /// A value and its place in the text.

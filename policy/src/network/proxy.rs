@@ -29,7 +29,7 @@ impl ProxyAddress {
 pub enum InvalidProxy {
     /// It is no URL of the kinds that are requested.
     #[error("{0}; write such as `http://proxy.example:3128`")]
-    Url(#[from] InvalidUrl),
+    Url(InvalidUrl),
     /// It has a user or a password, which every reader of the policy would see.
     #[error("a proxy that wants credentials cannot be used: leave user and password out")]
     Credentials,
@@ -45,9 +45,8 @@ impl FromStr for ProxyAddress {
     type Err = InvalidProxy;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (url, authority) = parse_url(text).map_err(|error| match error {
-            InvalidUrl::UserInfo => InvalidProxy::Credentials,
-            other => InvalidProxy::Url(other),
+        let (url, authority) = parse_url(text).map_err(|error| {
+            if error == InvalidUrl::UserInfo { InvalidProxy::Credentials } else { InvalidProxy::Url(error) }
         })?;
         if authority.scheme() != Scheme::Http {
             return Err(InvalidProxy::Scheme);

@@ -228,6 +228,9 @@ tools without an entry, by tier
 entries for tools, as they are written
   t                        P, approval ask, timeout 5s, disabled
   u                        profile by tier, approval deny
+
+proxy of all connections, which resolves their names
+  http://p.example:3128
 "
     );
 }

@@ -79,8 +79,11 @@ fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
     // A proxy would read what goes out without TLS.
     let behind = operator("").replace("[egress]\n", "[egress]\nproxy = 'http://proxy.example:3128'\n");
     let error = try_load(&behind, None).expect_err("the proxy reads it").to_string();
-    assert!(error.contains("secrets.api.hosts[1]: a secret goes out by `https` only where `[egress] proxy`"), "{error}");
-    load(&behind.replace(", 'http://127.0.0.1:8080'\nheader", "\nheader"));
+    assert!(
+        error.contains("secrets.api.hosts[1]: a secret goes out by `https` only where `[egress] proxy`"),
+        "{error}"
+    );
+    load(&behind.replace(", 'http://127.0.0.1:8080']\nheader", "]\nheader"));
     // Wider than what a profile reaches, and narrower.
     for host in ["https://*.example.com", "https://x.example.org", "https://*.y.example.org"] {
         let text = operator("").replace("'https://api.example.com', 'http://127.0.0.1:8080'\n", "")

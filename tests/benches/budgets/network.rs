@@ -15,8 +15,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use portcullis_egress::{
-    CancellationToken, Egress, EgressSettings, Judge, Limits, Method, NameSettings, Refusal, Request,
-    SystemRoots, TrustedRoots, Url,
+    CancellationToken, Egress, EgressSettings, GrantKey, Judge, Limits, Method, NameSettings, Refusal,
+    Request, SystemRoots, TrustedRoots, Url,
 };
 use portcullis_testing::{World, approving};
 use portcullis_tools::{
@@ -193,6 +193,10 @@ impl Judge for OpenJudge {
 
     fn redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
         Ok(())
+    }
+
+    fn grant_key(&self) -> Option<GrantKey> {
+        Some(GrantKey::new("one"))
     }
 
     fn limits(&self) -> Limits {

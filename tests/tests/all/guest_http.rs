@@ -355,8 +355,7 @@ async fn a_response_without_end_stops_at_the_limit() {
             let _over = told.send(());
         }
     });
-    let world = world(&server, "requests", "\"GET\"")
-        .with_policy_edit("\"10MiB\"", "\"64KiB\"");
+    let world = world(&server, "requests", "\"GET\"").with_policy_edit("\"10MiB\"", "\"64KiB\"");
     let registry = registry(&world, "requests", &module("requests", &server)).await;
     let said = ask(&registry, json!({"url": format!("{}/", origin(&server))})).await;
     assert_eq!(said[0]["broken"], "the response has more than 65536 bytes");

@@ -11,8 +11,8 @@ use std::{
 
 use portcullis_confine::{Canary, Requirement};
 use portcullis_egress::{
-    Credential, Egress, EgressError, EgressSettings, LazyEgress, NameSettings, SystemRoots, TrustedRoots, Url,
-    read_ca,
+    Credential, Egress, EgressError, EgressSettings, LazyEgress, NameSettings, SystemRoots, TrustedRoots,
+    Url, read_ca,
 };
 use portcullis_policy::{Grant, SecretName};
 use portcullis_types::{ToolError, chain};
@@ -125,7 +125,10 @@ fn start(terms: &GateTerms) -> Result<Egress, GateError> {
     let (names, missing) = NameSettings::read_available()?;
     if let Some(reason) = &missing {
         let error = reason as &dyn std::error::Error;
-        tracing::warn!(error, "no name server is asked: only addresses and names of /etc/hosts can be reached");
+        tracing::warn!(
+            error,
+            "no name server is asked: only addresses and names of /etc/hosts can be reached"
+        );
     }
     Ok(Egress::start(EgressSettings {
         canary: Canary::create(&terms.state).map_err(GateError::Canary)?,

@@ -61,7 +61,16 @@ struct OpenResponse {
 
 impl<'a> GuestRequests<'a> {
     pub(super) fn new(attempt: CallAttempt<'a>, gate: &'a EgressGate, declared: DeclaredHosts) -> Self {
-        Self { attempt, gate, declared, made: 0, next: 0, open: HashMap::new(), secrets: BTreeSet::new(), unrecorded: None }
+        Self {
+            attempt,
+            gate,
+            declared,
+            made: 0,
+            next: 0,
+            open: HashMap::new(),
+            secrets: BTreeSet::new(),
+            unrecorded: None,
+        }
     }
 
     /// The names of the secrets that the requests have carried.
