@@ -6,6 +6,7 @@
 use std::{
     fs, io,
     net::{IpAddr, SocketAddr},
+    path::Path,
     time::Duration,
 };
 
@@ -19,7 +20,7 @@ use hickory_resolver::{
         op::Query,
         rr::{Name, RecordType},
     },
-    system_conf::read_system_conf,
+    system_conf::parse_resolv_conf,
 };
 
 use crate::{EgressError, FetchError};
@@ -42,10 +43,16 @@ impl NameSettings {
     /// # Errors
     /// If the first cannot be read or names no server, or the second is there and cannot be read.
     pub fn read_system() -> Result<Self, EgressError> {
-        let (config, options) = read_system_conf().map_err(|source| EgressError::NameServers { source })?;
+        Self::read(Path::new(SERVERS_FILE), Path::new(HOSTS_FILE))
+    }
+
+    fn read(servers: &Path, hosts: &Path) -> Result<Self, EgressError> {
+        let unread = |source| EgressError::NameServers { source };
+        let text = fs::read(servers).map_err(|source| unread(source.into()))?;
+        let (config, options) = parse_resolv_conf(text).map_err(unread)?;
         let servers =
             config.name_servers().iter().map(|server| SocketAddr::new(server.ip, DNS_PORT)).collect();
-        Ok(Self { servers, hosts: read_hosts()?, timeout: options.timeout })
+        Ok(Self { servers, hosts: read_hosts(hosts)?, timeout: options.timeout })
     }
 
     /// As [`Self::read_system`], but asks no server where `/etc/resolv.conf` is missing, cannot be read, or names none:
@@ -55,9 +62,15 @@ impl NameSettings {
     /// # Errors
     /// If `/etc/hosts` is there and cannot be read.
     pub fn read_available() -> Result<(Self, Option<EgressError>), EgressError> {
-        match Self::read_system() {
+        Self::read_what_is_there(Path::new(SERVERS_FILE), Path::new(HOSTS_FILE))
+    }
+
+    fn read_what_is_there(servers: &Path, hosts: &Path) -> Result<(Self, Option<EgressError>), EgressError> {
+        match Self::read(servers, hosts) {
             Ok(settings) => Ok((settings, None)),
-            Err(reason @ EgressError::NameServers { .. }) => Ok((Self::read_hosts()?, Some(reason))),
+            Err(reason @ EgressError::NameServers { .. }) => {
+                Ok((Self { hosts: read_hosts(hosts)?, ..Self::of_servers(Vec::new()) }, Some(reason)))
+            }
             Err(error) => Err(error),
         }
     }
@@ -67,7 +80,7 @@ impl NameSettings {
     /// # Errors
     /// If it is there and cannot be read.
     pub fn read_hosts() -> Result<Self, EgressError> {
-        Ok(Self { hosts: read_hosts()?, ..Self::of_servers(Vec::new()) })
+        Ok(Self { hosts: read_hosts(Path::new(HOSTS_FILE))?, ..Self::of_servers(Vec::new()) })
     }
 
     /// Name servers without a hosts file.
@@ -77,8 +90,8 @@ impl NameSettings {
     }
 }
 
-fn read_hosts() -> Result<String, EgressError> {
-    match fs::read(HOSTS_FILE) {
+fn read_hosts(path: &Path) -> Result<String, EgressError> {
+    match fs::read(path) {
         // Only comments may have other characters.
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -144,6 +157,7 @@ impl Resolver {
 }
 
 const DNS_PORT: u16 = 53;
+const SERVERS_FILE: &str = "/etc/resolv.conf";
 const HOSTS_FILE: &str = "/etc/hosts";
 
 #[cfg(test)]
@@ -164,5 +178,27 @@ mod tests {
         assert_eq!(addresses("ALIAS.test").unwrap(), both[..1]);
         // No server is named, so that none is asked.
         assert_eq!(addresses("other.test").unwrap_err().code(), "no_name_servers");
+    }
+
+    #[test]
+    fn a_machine_without_name_servers_has_its_hosts_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (servers, hosts) = (folder.path().join("resolv.conf"), folder.path().join("hosts"));
+        let read = || NameSettings::read_what_is_there(&servers, &hosts).unwrap();
+        // Neither is there.
+        let (settings, reason) = read();
+        assert_eq!(settings, NameSettings::of_servers(Vec::new()));
+        assert!(matches!(reason, Some(EgressError::NameServers { .. })));
+        fs::write(&hosts, "192.0.2.1 one.test").unwrap();
+        for text in ["", "search test\noptions timeout:3\n", "# nameserver 192.0.2.53\n"] {
+            fs::write(&servers, text).unwrap();
+            let (settings, reason) = read();
+            assert!(settings.servers.is_empty() && settings.hosts.contains("one.test"), "{text:?}");
+            assert!(matches!(reason, Some(EgressError::NameServers { .. })), "{text:?}");
+        }
+        fs::write(&servers, "nameserver 192.0.2.53\n").unwrap();
+        let (settings, reason) = read();
+        assert_eq!(settings.servers, ["192.0.2.53:53".parse().unwrap()]);
+        assert!(reason.is_none());
     }
 }

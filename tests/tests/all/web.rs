@@ -1,6 +1,7 @@
 //! `web_fetch` against a local server, through the whole pipeline: policy, confined client, and the guest that reads.
 
 mod canary;
+mod connections;
 mod hostile;
 mod proxy;
 mod search;

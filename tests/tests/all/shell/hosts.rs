@@ -76,6 +76,21 @@ async fn a_granted_host_is_reached_and_the_row_says_so() {
 }
 
 #[tokio::test]
+async fn a_command_goes_through_the_operators_proxy_alone() {
+    let proxy = crate::web::server::Server::start(|_target| crate::web::server::status("403 Forbidden"));
+    let server = Server::start();
+    let to_proxy = format!("[egress]\nproxy = \"http://127.0.0.1:{}\"\n#", proxy.port());
+    let shell = Shell::of(world(&server).with_policy_edit("[egress]    ", &to_proxy)).await;
+    shell.run(&format!("curl --silent {}", server.url("page"))).await;
+    let target = format!("localhost:{}", server.port());
+    assert!(proxy.seen()[0].starts_with(&format!("CONNECT {target} HTTP/1.1\r\n")), "{:?}", proxy.seen());
+    let refused = connections(&shell, "proxy_refused");
+    assert_eq!((refused.len(), server.requests()), (1, 0), "{:?}", shell.last_row());
+    let posture = shell.last_row().posture.expect("proven");
+    assert!(posture.contains(&format!(" tcp {}", proxy.port())), "{posture}");
+}
+
+#[tokio::test]
 async fn a_command_brings_the_label_of_the_web() {
     let server = Server::start();
     let shell = shell(&server).await;
