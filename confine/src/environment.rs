@@ -5,8 +5,8 @@ use crate::{SingleThreaded, sys};
 /// Removes a variable from the environment and overwrites its text, so that neither a program that this one starts
 /// nor `/proc/self/environ` has it. Returns its value; none if it is not set.
 ///
-/// The token is there because a thread that reads the environment meanwhile, in whichever language it is written,
-/// would read what is being overwritten.
+/// The token is required because any other thread, also one of a C library, could read the environment while it is
+/// overwritten.
 #[must_use]
 pub fn take_variable(name: &str, one_thread: &SingleThreaded) -> Option<Vec<u8>> {
     sys::take_variable(name, one_thread)

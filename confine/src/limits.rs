@@ -48,8 +48,8 @@ pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
     Ok(Evidence { layer: Layer::Limits, canary: RAISE.into(), before: control.before, after: observed })
 }
 
-/// Limits the processes and threads of this process's user, where the kernel counts no other processes than
-/// the session's: in a user namespace, or with a user that no other process has. Must be called as that user,
+/// Limits the processes and threads of this process's user, where the kernel counts only the processes of
+/// the session: in a user namespace, or with a user that no other process has. Must be called as that user,
 /// without privileges.
 ///
 /// Elsewhere the limit would count other processes too, or would not hold at all; then it is left unchanged:

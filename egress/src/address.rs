@@ -32,7 +32,7 @@ impl JudgedAddresses {
         Ok(Self::in_turn(found, target.port))
     }
 
-    /// Those of the proxy, which the operator has named, so that no judge is asked.
+    /// The addresses of the proxy. No judge is asked about them, since the operator has named the proxy.
     ///
     /// # Cancellation
     /// Dropping the future ends the wait for the name servers.

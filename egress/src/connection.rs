@@ -127,7 +127,8 @@ impl Connection {
 }
 
 impl Driver {
-    /// Polls the work, and the connection until that has ended: its answer has the parts that came before, or its error.
+    /// Drives the connection while the work runs. After the connection has ended, the work still gets what was received
+    /// before, or the error.
     async fn drive<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
@@ -144,7 +145,7 @@ impl Driver {
 #[derive(Default)]
 struct Line {
     received: Cell<u64>,
-    /// Whether no request is under way, so that any byte of the server is one too many.
+    /// Whether no request is under way. Any byte that the server sends then is a fault.
     is_idle: Cell<bool>,
 }
 

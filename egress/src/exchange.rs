@@ -109,7 +109,7 @@ impl Source<'_> {
 }
 
 impl<'p> BodyReader<'p> {
-    /// The body that follows a head. That of a redirect is not read, and its connection is closed unless it has none.
+    /// The body that follows a head. The body of a redirect is not read; if there is one, its connection is closed.
     pub(crate) fn new(
         connection: Connection,
         (head, body): (&mut Head, Incoming),

@@ -65,9 +65,8 @@ pub trait Judge: Send + Sync {
         false
     }
 
-    /// Whether the host of this address may know one of the secrets, so that its responses may repeat it: also where
-    /// this request carries none, but another one to the same host does. Such a host is asked for no part of a response.
-    /// Called only where a part is asked for or comes. Default: whether [`Self::attaches`] holds for a credential.
+    /// Whether any request may have sent one of the secrets to the host of this address, also if this request carries
+    /// none. Such a host is asked for no part of a response. Called only for range requests and partial responses. Default: whether [`Self::attaches`] holds for a credential.
     fn may_repeat_a_secret(&self, url: &Url) -> bool {
         self.credentials().iter().any(|credential| self.attaches(credential, url))
     }

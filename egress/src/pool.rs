@@ -1,8 +1,10 @@
 //! Connections that have served a request and wait for the next one of the same grant.
 //!
-//! The key is the grant's, as the judge gives it, with scheme, host and port. So a server cannot join requests of two
-//! grants, what one grant has sent on a connection (a secret, a login that is bound to the connection) cannot serve
-//! another, and an answer that was prepared for one cannot reach another.
+//! The key is the grant's, as the judge gives it, with scheme, host and port. It separates grants in three ways:
+//!
+//! - A server cannot link the requests of two grants.
+//! - A secret, or a login that is bound to the connection, serves the grant alone that has sent it.
+//! - An answer that a server has prepared for one grant cannot reach another.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -113,8 +115,7 @@ pub(crate) const MAX_IDLE_OF_A_GRANT: usize = 6;
 /// How long a connection waits for the next request. Common servers close after 5 to 75 seconds.
 pub(crate) const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
 
-/// The age at which a connection takes no further request. It bounds for how long the answer of the name servers holds
-/// that led to its address.
+/// The age at which a connection takes no further request. It also bounds how long a resolved address is trusted.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(120);
 
 #[cfg(test)]

@@ -49,8 +49,8 @@ pub struct EgressConfig {
     /// The ports that requests may go to. The name servers' ports are opened besides, for names alone.
     pub ports: BTreeSet<u16>,
     /// The proxy of all requests, tunnels and connections, as `http://host:port`. The threads may then connect to its
-    /// port and to no other one; [`Self::ports`] stay those that may be asked of it. Name servers are asked for the
-    /// proxy's name alone.
+    /// port and to no other one; [`Self::ports`] bounds the ports of the requests that it gets. Name servers are asked
+    /// for the proxy's name alone.
     pub proxy: Option<Url>,
     /// The configuration of name resolution.
     pub names: NameSettings,

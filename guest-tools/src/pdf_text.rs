@@ -65,7 +65,7 @@ const MAX_TITLE_BYTES: usize = 300;
 /// [`PdfError`] where no page can be read.
 pub fn read_pdf(bytes: Vec<u8>, effort: PageEffort) -> Result<PdfText, PdfError> {
     let (pdf, is_whole) = open(bytes)?;
-    // Of a file without its tree of pages, everything with a content was taken for one.
+    // Without a tree of pages, the library lists every object that has a content as a page.
     let is_page =
         |page: &&Page<'_>| is_whole || page.raw().get::<Name<'_>>(keys::TYPE).as_deref() == Some(b"Page");
     let pages: Vec<&Page<'_>> = pdf.pages().iter().filter(is_page).collect();

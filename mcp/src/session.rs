@@ -98,7 +98,7 @@ impl ClientSession {
                 loop {
                     let mut of_registry = known.changes.clone();
                     tokio::select! {
-                        // `biased`: the registry's change is the reason for this one, and is done with it.
+                        // `biased`: a change of the registry ends both waits, and is then handled once.
                         biased;
                         changed = changes.changed() => if changed.is_err() { return },
                         () = of_registry.changed() => {

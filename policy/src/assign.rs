@@ -60,9 +60,10 @@ impl WorkspaceSecurityPolicy {
         }
     }
 
-    /// The effective tier of a tool: the declared one, but at least side-effecting for a foreign module that
-    /// may write a mount, or make requests that change something (RFC 9110, 9.2.1): its claim to only read is not trusted. The effective tier decides which calls run
-    /// concurrently, which have an audit row before they run, and the hints that clients get.
+    /// The effective tier of a tool. It is the declared one, but at least side-effecting for a foreign module that may
+    /// write a mount or make requests by methods that are not safe (RFC 9110, 9.2.1): its claim to only read is not
+    /// trusted. The effective tier decides which calls run concurrently, which have an audit row before they run, and the
+    /// hints that clients get.
     fn tier(&self, tool: &ToolFacts, declared: SafetyTier, profile: &ProfileName) -> SafetyTier {
         let is_foreign = tool.origin == ToolOrigin::ForeignModule;
         let may_write = self.mounts_of(profile).iter().any(|mount| mount.access == Access::Write);

@@ -111,16 +111,16 @@ impl WorkspaceSecurityPolicy {
         Ok(grant)
     }
 
-    /// The strictest flow rule that a call with this grant meets in a run that has read this; none if it meets
-    /// none. [`Self::authorize`] applies it; a caller asks again where time has passed since.
+    /// The strictest flow rule that matches this grant and the labels of this run, if any does. [`Self::authorize`]
+    /// applies it; a caller asks again where time has passed since.
     #[must_use]
     pub fn strictest_flow_match(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<MatchedFlowRule> {
         let policy = self.effective();
         flow::strictest_match(&policy.flow, &policy.kinds, grant, run)
     }
 
-    /// The flow rule by which a run that has read this may not use the network, or not unasked; none if no rule says so.
-    /// A session with a network must be ended before its run reads it.
+    /// The flow rule that denies, or asks about, the use of the network by a run with this label; none if no rule does.
+    /// A session with a network must be ended before its run gets the label.
     #[must_use]
     pub fn network_rule_after(&self, label: &FlowLabel) -> Option<String> {
         flow::network_rule(&self.effective().flow, label)

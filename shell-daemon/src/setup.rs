@@ -22,8 +22,8 @@ use crate::{
     wire::{LayerPlan, SessionSetup, SetupPath},
 };
 
-/// Makes the setup message and its handles: the canary's first, then one for each path, then that of the certificates
-/// of a session with a network, then that of the control group if there is one.
+/// Makes the setup message and its handles, in this order: the canary; each path; the certificates, if the session has a
+/// network; the control group, if there is one.
 pub(crate) fn setup(
     spec: &SessionSpec,
     plan: LayerPlan,

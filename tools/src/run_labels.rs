@@ -100,8 +100,8 @@ impl RunLabels {
         RunFacts { agent: &caller.agent_id, run: &caller.run_id, labels }
     }
 
-    /// Follows a call that is about to run with this grant. Before it uses a mount that the policy keeps from the network,
-    /// its run's sessions that have one are ended; the deadline bounds the wait for that.
+    /// Follows a call that is about to run with this grant. Before the call uses a mount that a flow rule keeps from the
+    /// network, the sessions of its run that have a network are ended. The deadline bounds the wait for their end.
     pub(crate) fn follow(
         self: &Arc<Self>,
         caller: &Caller,

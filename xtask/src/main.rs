@@ -20,7 +20,7 @@ enum Chore {
     ///
     /// Warm, it takes less than two minutes.
     Quick {
-        /// The commit since which a crate has changed. What is in no commit yet counts too.
+        /// The commit since which a crate has changed. Uncommitted changes count too.
         #[arg(long, value_name = "COMMIT", default_value = "HEAD")]
         since: String,
     },

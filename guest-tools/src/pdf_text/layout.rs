@@ -37,7 +37,7 @@ const WIDER: f64 = 1.4;
 /// How much the size of letters may differ within a paragraph.
 const SAME_SIZE: f64 = 1.2;
 
-/// How many characters a repeated one is looked for among: those of a few lines.
+/// The number of recent characters that are searched for a repeated one: a few lines.
 const LOOK_BACK: usize = 200;
 
 /// The text of a page as it grows.

@@ -58,12 +58,17 @@ fn begins_a_block(word: &str) -> bool {
     word.starts_with('>') || word == "+" || is_of("#") || is_of("=") || is_of("-:|")
 }
 
-/// Whether this begins with a reference to a character, such as `&lt;`, which Markdown replaces.
+/// Whether this begins with a reference to a character, such as `&lt;`, which Markdown replaces. Looks no further than the
+/// longest name reaches, since a page may be made of ampersands.
 fn is_entity(text: &str) -> bool {
-    let name = text.trim_start_matches('&').trim_start_matches('#');
-    let end = name.find(|character: char| !character.is_ascii_alphanumeric());
-    end.is_some_and(|end| end > 0 && name[end..].starts_with(';'))
+    let name = text.strip_prefix('&').unwrap_or(text);
+    let name = name.strip_prefix('#').unwrap_or(name);
+    let letters = name.bytes().take(MAX_ENTITY_BYTES).take_while(u8::is_ascii_alphanumeric).count();
+    letters > 0 && name.as_bytes().get(letters) == Some(&b';')
 }
+
+/// `CounterClockwiseContourIntegral` has 31 bytes, more than any other name (HTML, section 13.5).
+const MAX_ENTITY_BYTES: usize = 32;
 
 /// A link's target, which ends at its parenthesis: nothing in it is another mark. A backtick would open code that swallows
 /// the end.

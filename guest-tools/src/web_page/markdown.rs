@@ -3,8 +3,8 @@
 //! Walks the tree without recursion. An element that changes its content's form (a quote, a list item, a cell)
 //! opens a frame that collects the content; frames of one kind have a bounded depth, so that the work is linear.
 //!
-//! Text is escaped as it is read, and code where its frame ends. So no frame is opened within code: its content would go
-//! elsewhere as it is.
+//! Text is escaped as it is read, and code where its frame ends. No frame opens within code, since its
+//! content would leave it unescaped.
 
 use super::{
     characters::visible,

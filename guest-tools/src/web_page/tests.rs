@@ -194,7 +194,7 @@ fn code_of_a_page_stays_code_to_its_end() {
         ("<ol start=9999999999><li><pre>&lt;img&gt;</pre></ol>", "- ```\n  <img>\n  ```"),
         (
             "<dl><dt>a<dd><dl><dd><dl><dd><pre>&lt;img&gt;\n\nb</pre></dl></dl></dl>",
-            "**a**\n  ```\n  <img>\n\n  b\n  ```",
+            "**a**\n\n  ```\n  <img>\n\n  b\n  ```",
         ),
     ] {
         check(html, expected);

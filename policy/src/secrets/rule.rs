@@ -102,8 +102,8 @@ fn check_host(
     }
 }
 
-/// Refuses the name of a step, and the second name of a step's requests: they carry a secret or carry none, whichever
-/// name the call has, so that an entry for one of two names would promise a difference that there is not.
+/// Refuses the name of a step, and the second name of an operation: both names share one request step, so an entry for
+/// one of them would promise a difference that does not exist.
 fn refuse_step(tool: &PlacedValue<ToolName>, faults: &mut Faults<'_>) {
     let name = tool.value.as_str();
     if let Some(operation) = Operation::ALL.iter().find(|it| it.steps.contains(&name)) {

@@ -58,8 +58,8 @@ pub(crate) async fn authorize(
             return Ok(Authorized { checked: gated.checked, grant, steps, exclusive });
         }
         if let Some(step) = &caller.operation_step {
-            // The approver of the operation saw this grant and approved it. Where nothing was asked, the run has read on
-            // since the operation was judged.
+            // The approver of the operation saw this grant and approved it. If the operation was not asked about, its run has
+            // read more since, and the step would need a question of its own.
             if !step.is_approved {
                 return Err(refuse_flow(unasked(&gated.checked, &grant), pending));
             }
@@ -77,7 +77,7 @@ pub(crate) async fn authorize(
                 let Checked { mut call, tool, .. } = gated.checked;
                 call.arguments = arguments;
                 let checked = check_again(call, tool, host, caller, pending).await?;
-                // The approver has not seen the arguments that a hook made of its answer: ask again.
+                // A hook has changed the arguments of the approver's answer, which the approver has not seen: ask again.
                 let unseen = checked.notes.hooked;
                 gated = admit(checked, host, caller, pending)?;
                 if unseen {
@@ -89,7 +89,7 @@ pub(crate) async fn authorize(
     Err(ToolError::denied(format!("the approver changed the arguments more than {MAX_CHANGES} times")))
 }
 
-/// The denial of a step that would have to be asked about, when its operation was not.
+/// Denies a step that needs an approval which its operation did not need.
 fn unasked(checked: &Checked, grant: &Grant) -> Denial {
     let rule = grant
         .flow
@@ -339,7 +339,7 @@ async fn ask_approval(
     }
 }
 
-/// The rule that asks about a call: the one that gated it, or that of the first step that asks.
+/// The rule behind a question: the call's own, or that of the first step that asks.
 fn asking_rule(gated: &Gated, policy: &WorkspaceSecurityPolicy) -> String {
     let steps = gated.checked.tool.steps();
     if steps.is_empty() || gated.approval == Approval::Ask {

@@ -80,10 +80,10 @@ impl GrantJudge {
         }
     }
 
-    /// Lets the requests use connections that others of the same identity have left: same policy, tool, agent and run,
-    /// same network part of the grant, same secrets, same declared hosts. The policy's digest is in it, so that no
-    /// connection outlives a policy; agent and run are, so that a server cannot join what two of them ask. A grant that
-    /// cannot be written as text has a connection for each request.
+    /// Lets the requests use connections that requests of the same identity have left: same policy, tool, agent and run,
+    /// same network part of the grant, same secrets, same declared hosts. The policy's digest is a part of the identity,
+    /// so no connection outlives a policy. Agent and run are parts of it, so a server cannot link the requests of two
+    /// runs. If the identity cannot be serialised, no connection is used again.
     pub(crate) fn keeping_connections(mut self, policy: &str, tool: &str, caller: &Caller) -> Self {
         let Grant { profile, network, secrets, .. } = &self.grant;
         let declared = self.declared.as_ref().map(DeclaredHosts::rules);
@@ -101,7 +101,7 @@ impl GrantJudge {
     /// Gives the judge the secrets that its requests may carry, and that no response may repeat. Without them it
     /// attaches none.
     pub(super) fn set_credentials(&self, credentials: Vec<Credential>, known: Arc<KnownSecrets>) {
-        // A judge is that of one request.
+        // Each judge serves one request, so they are set once.
         let _again = self.secrets.set((credentials, known));
     }
 

@@ -168,7 +168,7 @@ fn charset(program: &[u8], at: usize, glyphs: usize) -> Option<Vec<u16>> {
     Some(names)
 }
 
-/// The codes and their glyphs. The predefined encodings are those of the names, and are not listed.
+/// The codes and their glyphs. Predefined encodings are not listed, since the names of the glyphs give the same mapping.
 fn encoding(program: &[u8], at: usize) -> Option<Vec<(u8, u16)>> {
     if at <= 1 {
         return None;

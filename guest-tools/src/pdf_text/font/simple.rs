@@ -121,8 +121,8 @@ fn said_widths(dict: &Dict<'_>, missing: f64) -> Option<Vec<f64>> {
     Some(widths)
 }
 
-/// The widths of drawings, which the font's own matrix scales, and their height: that of the box around all of them, or
-/// else twice the usual width.
+/// The widths of drawings, which the font's own matrix scales, and their height. The height is that of the font's bounding
+/// box, or twice the usual width where there is none.
 fn drawings(dict: &Dict<'_>) -> (Vec<f64>, f64) {
     let [across, _, _, up, ..] =
         dict.get::<[f64; 6]>(keys::FONT_MATRIX).unwrap_or([0.001, 0.0, 0.0, 0.001, 0.0, 0.0]);

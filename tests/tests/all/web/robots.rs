@@ -123,7 +123,7 @@ async fn each_redirect_is_asked_about_at_its_own_host() {
 #[tokio::test]
 async fn only_an_answer_of_the_host_allows_its_pages() {
     let disallows = "user-agent: *\ndisallow: /\n";
-    /// The code and a part of the message of a refusal.
+    // The code and a part of the message of a refusal.
     type Expected = Result<(), (&'static str, &'static str)>;
     let cases: [(&str, fn() -> Reply, Expected); 9] = [
         ("no file", || server::status("404 Not Found"), Ok(())),
