@@ -240,11 +240,11 @@ mod tests {
             let (tool, remarks) = found(client);
             let tool = tool.expect("offered");
             assert!(tool["strict"] == false || tool["function"]["strict"] == false, "{tool}");
-            assert!(remarks[0].starts_with("`odd` is not in strict mode: profile `"), "{remarks:?}");
+            assert!(remarks[0].starts_with("`odd` is not in strict mode: dialect `"), "{remarks:?}");
         }
         let (tool, remarks) = found(ToolListFormat::Gemini);
         assert_eq!((tool, remarks.len()), (None, 1));
-        assert!(remarks[0].starts_with("`odd` is left out: profile `gemini`"), "{remarks:?}");
+        assert!(remarks[0].starts_with("`odd` is left out: dialect `gemini`"), "{remarks:?}");
         let (tool, remarks) = found(ToolListFormat::Mcp);
         let tool = tool.expect("offered");
         assert_eq!((&tool["title"], &tool["outputSchema"]["type"]), (&json!("Odd"), &json!("object")));

@@ -7,8 +7,9 @@ use std::{
 };
 
 /// Codes that reach no row and no result of a call, and why.
-const IN_NO_ROW: [(&str, &str); 2] = [
+const IN_NO_ROW: [(&str, &str); 3] = [
     ("origin_not_configured", "for the program that dials a provider"),
+    ("redirect_not_followed", "for the operation that requests the target itself"),
     ("answer_invalid", "within a guest, from the SDK"),
 ];
 

@@ -1,3 +1,5 @@
+//! Tests of the reader of `robots.txt`, with hostile files.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -25,9 +25,8 @@ use super::{
 /// The step that reads the file.
 const ROBOTS_STEP: &str = "web_fetch_robots";
 
-/// The bytes of a file that are read; the rest is ignored. It is the least that RFC 9309 asks for (section 2.5), and one
-/// byte more, which tells that the last line is cut.
-const MAX_ROBOTS_BYTES: usize = 500 * 1024 + 1;
+/// The bytes of a file that are read; the rest is ignored. It is the least that RFC 9309 asks for (section 2.5).
+const MAX_ROBOTS_BYTES: usize = 500 * 1024;
 
 /// The redirects that a request of the file follows, by RFC 9309, section 2.3.1.2, unless the policy allows fewer.
 const MAX_ROBOTS_REDIRECTS: u32 = 5;
@@ -171,21 +170,25 @@ fn rules(response: &Response) -> Result<Option<Bytes>, RobotsRefusal> {
     if !status.is_success() {
         return Err(RobotsRefusal::Unreadable(format!("status {}", status.as_u16())));
     }
-    // A copy: a slice would keep the whole body in memory.
-    let read = &response.body[..response.body.len().min(MAX_ROBOTS_BYTES)];
+    // One byte more tells the reader that the last line is cut. A copy, since a slice would keep the whole body in memory.
+    let read = &response.body[..response.body.len().min(MAX_ROBOTS_BYTES + 1)];
     Ok((!read.is_empty()).then(|| Bytes::copy_from_slice(read)))
 }
 
 /// Whether the failure is not one of the file alone: the policy refuses the host, the client takes no request, or there
 /// is no connection.
 fn fails_for_the_page_too(error: &ToolError) -> bool {
-    const NO_CONNECTION: [&str; 6] = [
+    const NO_CONNECTION: [&str; 10] = [
         "name_unresolved",
         "too_many_addresses",
         "connect_failed",
         "connect_timeout",
         "tls_failed",
         "port_closed",
+        "no_name_servers",
+        "proxy_refused",
+        "proxy_invalid",
+        "proxy_broken",
     ];
     matches!(
         error.kind(),

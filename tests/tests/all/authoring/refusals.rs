@@ -177,7 +177,10 @@ fn advice_says_why_no_policy_line_would_help() {
 fn a_call_refused_before_the_policy_says_what_is_wrong() {
     let author = author();
     let (_, said) = author.tries(1, "kept", "{}", &[]);
-    assert!(said.contains("the crate has no tool `kept`; it has: keep, plain, risk, unrolled"), "{said}");
+    assert!(
+        said.contains("the crate has no tool `kept`; it has: keep, plain, reach, risk, unrolled"),
+        "{said}"
+    );
     // Registered, but not a tool of the crate.
     let (_, said) = author.tries(1, "file_read", "{}", &[]);
     assert!(said.contains("the crate has no tool `file_read`"), "{said}");

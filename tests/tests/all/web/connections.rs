@@ -55,6 +55,11 @@ fn caller(agent: &str, run: &str) -> Caller {
     caller
 }
 
+/// Without `robots.txt`, whose request would take a connection first.
+fn world(server: &server::Server) -> World {
+    super::world(server).with_policy_edit("robots        = \"obey\"", "robots = \"ignore\"")
+}
+
 async fn fetch(registry: &ToolRegistry, port: u16, caller: &Caller) -> String {
     let call = new_call("web_fetch", json!({ "url": format!("http://127.0.0.1:{port}/") }).to_string());
     registry.execute_with_policy(call, caller).await.outcome.expect("fetched").joined_text()
@@ -63,7 +68,7 @@ async fn fetch(registry: &ToolRegistry, port: u16, caller: &Caller) -> String {
 #[tokio::test]
 async fn a_connection_stays_with_its_agent_and_run() {
     let port = keeping();
-    let world = super::world(&server::Server::named(port));
+    let world = world(&server::Server::named(port));
     let registry = world.registry().await;
     let one = caller("one", "first");
     assert_eq!(fetch(&registry, port, &one).await, "1.1");
@@ -82,7 +87,7 @@ async fn a_connection_does_not_outlive_its_policy() {
         let registry = world.registry().await;
         fetch(&registry, port, &caller("one", "first")).await
     };
-    assert_eq!(fetched(super::world(&server)).await, "1.1");
-    let stricter = super::world(&server).with_policy_edit("\"10MiB\"", "\"1MiB\"");
+    assert_eq!(fetched(world(&server)).await, "1.1");
+    let stricter = world(&server).with_policy_edit("\"10MiB\"", "\"1MiB\"");
     assert_eq!(fetched(stricter).await, "2.1");
 }

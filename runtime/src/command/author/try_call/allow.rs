@@ -4,8 +4,8 @@
 use portcullis_tools::{
     PolicyFiles,
     policy::{
-        Approval, CallRequest, GrantedMount, HostRule, ProfileName, RequestedSubject, RunFacts, ToolFacts,
-        WorkspaceSecurityPolicy,
+        Approval, CallRequest, DenialCode, GrantedMount, HostRule, ProfileName, RequestedSubject, RunFacts,
+        ToolFacts, WorkspaceSecurityPolicy,
     },
 };
 use portcullis_types::{Access, SandboxTier};
@@ -79,8 +79,13 @@ pub(super) fn host_lines(
         let policy = files.clone().with_operator_text(text).load(tier).ok()?;
         let request =
             CallRequest { tool: refused.tool, subjects: refused.subjects, run: &RunFacts::default() };
-        // Whether the call is asked about is another matter: it was refused for where it goes.
-        policy.authorize(&request).is_ok().then_some(lines)
+        // Whether the call is asked about is another matter, and so is an address that is not public: it was refused for
+        // its host.
+        let is_granted = match policy.authorize(&request) {
+            Ok(_) => true,
+            Err(denial) => denial.code == DenialCode::AddressNotPublic,
+        };
+        is_granted.then_some(lines)
     })
 }
 
