@@ -125,7 +125,8 @@ async fn only_an_answer_of_the_host_allows_its_pages() {
     let disallows = "user-agent: *\ndisallow: /\n";
     // The code and a part of the message of a refusal.
     type Expected = Result<(), (&'static str, &'static str)>;
-    let cases: [(&str, fn() -> Reply, Expected); 9] = [
+    type Case = (&'static str, fn() -> Reply, Expected);
+    let cases: [Case; 9] = [
         ("no file", || server::status("404 Not Found"), Ok(())),
         ("not allowed", || server::status("403 Forbidden"), Ok(())),
         ("an empty file", || file(""), Ok(())),
